@@ -1,0 +1,116 @@
+"""One question at every boundary: this key is asked for, that one is there. What now?
+
+| prior                        | failed_only (default) | reject  | always  |
+|------------------------------|-----------------------|---------|---------|
+| none, or its window is over  | Admit                 | Admit   | Admit   |
+| pending, running, waiting    | Join                  | Join    | Join    |
+| completed                    | Replay                | Replay  | Admit   |
+| failed, cancelled, timed_out | Admit                 | Replay  | Admit   |
+
+Where the answer would be Join or Replay and the input or the function differs, it is Refuse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from semel.contract.lifecycle import RELEASED, Status
+
+
+class Reuse(StrEnum):
+    """Which finished executions give their key back. A live one never does."""
+
+    FAILED_ONLY = "failed_only"
+    REJECT = "reject"
+    ALWAYS = "always"
+
+
+class Reason(StrEnum):
+    """Why a request did not become an execution; `explain` counts by it."""
+
+    JOINED = "joined"
+    REPLAYED = "replayed"
+    INPUT_DIFFERS = "input_differs"
+    FUNCTION_DIFFERS = "function_differs"
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """The execution that holds the key."""
+
+    id: str
+    name: str
+    fingerprint: bytes
+    status: Status
+    generation: int
+    window_ends_at: datetime | None
+    """None while it is live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for under the key."""
+
+    name: str
+    fingerprint: bytes
+    reuse: Reuse
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Run it. `supersedes` must still hold the key when the new one takes it."""
+
+    supersedes: str | None
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """One is under way: share it."""
+
+    prior: Prior
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One has finished: share its outcome."""
+
+    prior: Prior
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The key stands for something else."""
+
+    prior: Prior
+    reason: Reason
+
+
+Decision = Admit | Join | Replay | Refuse
+
+
+def decide(prior: Prior | None, request: Request, now: datetime) -> Decision:
+    """The contract in one function."""
+    if prior is None:
+        return Admit(None, 0)
+    if prior.status.terminal and _runs_again(prior, request.reuse, now):
+        return Admit(prior.id, prior.generation + (prior.status is Status.COMPLETED))
+    if prior.name != request.name:
+        return Refuse(prior, Reason.FUNCTION_DIFFERS)
+    if prior.fingerprint != request.fingerprint:
+        return Refuse(prior, Reason.INPUT_DIFFERS)
+    return Join(prior) if prior.status.live else Replay(prior)
+
+
+def _runs_again(prior: Prior, reuse: Reuse, now: datetime) -> bool:
+    if prior.window_ends_at is not None and now >= prior.window_ends_at:
+        return True
+    match reuse:
+        case Reuse.FAILED_ONLY:
+            return prior.status in RELEASED
+        case Reuse.ALWAYS:
+            return True
+        case Reuse.REJECT:
+            return False

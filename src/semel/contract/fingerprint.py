@@ -1,0 +1,46 @@
+"""Is it the same request? A fingerprint of function name + canonical input, and a way to say what differs."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+
+_FORMAT: Final = b"semel-fingerprint-1\0"
+_MOST: Final = 8
+
+
+def fingerprint(name: str, payload: bytes) -> bytes:
+    """16 bytes; `payload` is canonical JSON (sorted keys, no white space)."""
+    return hashlib.blake2b(_FORMAT + name.encode() + b"\0" + payload, digest_size=16).digest()
+
+
+def differences(stored: bytes, offered: bytes) -> dict[str, tuple[Any, Any]]:
+    """Fields that differ, by path, with both values; at most eight, the first ones."""
+    found: dict[str, tuple[Any, Any]] = {}
+    _compare("", msgspec.json.decode(stored), msgspec.json.decode(offered), found)
+    return found
+
+
+def _compare(path: str, old: Any, new: Any, found: dict[str, tuple[Any, Any]]) -> None:
+    if len(found) >= _MOST:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for field in sorted(old.keys() | new.keys()):
+            inner = f"{path}.{field}" if path else field
+            _compare(inner, old.get(field, ABSENT), new.get(field, ABSENT), found)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (left, right) in enumerate(zip(old, new, strict=True)):
+            _compare(f"{path}[{index}]", left, right, found)
+    elif old != new or type(old) is not type(new):
+        found[path] = (old, new)
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "(absent)"
+
+
+ABSENT: Final = _Absent()
+"""Stands for a field that one side does not have."""

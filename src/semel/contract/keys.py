@@ -1,0 +1,69 @@
+"""Keys: what may be one, and the keys that Semel derives.
+
+Formats are versioned and never change silently: a new format would make every old run look new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from typing import Final
+
+from semel.errors import InvalidKey, InvalidValue
+
+KEY_LENGTH: Final = 255
+EFFECT_FORMAT: Final = "semel1"
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+_FORBIDDEN: Final = frozenset({"Cc", "Cs", "Cn", "Zl", "Zp"})
+
+
+def check_key(key: object, what: str = "task_id") -> str:
+    """The key as it is stored (NFC), or InvalidKey that says what is wrong with it."""
+    if not isinstance(key, str):
+        raise InvalidKey(f"{what}={key!r} is a {type(key).__name__}: give a str.")
+    if key.isascii() and key.isprintable() and 0 < len(key) <= KEY_LENGTH and key[0] != " " != key[-1]:
+        return key
+    if not key.strip():
+        raise InvalidKey(f"{what}={key!r} is blank: give a business key such as 'charge:order-456', or none.")
+    if key != key.strip():
+        raise InvalidKey(f"{what}={key!r} begins or ends with white space: strip it.")
+    for at, char in enumerate(key):
+        if unicodedata.category(char) in _FORBIDDEN:
+            raise InvalidKey(
+                f"{what}={key[:40]!r} holds {ascii(char)} at position {at}: control characters, surrogates "
+                "and unassigned code points cannot be part of a key."
+            )
+    key = unicodedata.normalize("NFC", key)
+    if len(key) > KEY_LENGTH:
+        raise InvalidKey(
+            f"{what}={key[:40] + '…'!r} has {len(key)} characters; a key has at most {KEY_LENGTH}. "
+            "Hash the long part of it."
+        )
+    return key
+
+
+def check_name(name: object, what: str, length: int = 100) -> str:
+    """Names of queues, tasks, namespaces, effects: letters, digits, `_`, `.`, `-`."""
+    if not isinstance(name, str) or len(name) > length or not _NAME.fullmatch(name):
+        raise InvalidValue(
+            f"{what}={name!r}: use 1 to {length} letters, digits, '_', '.' or '-', "
+            "beginning with a letter, a digit or '_'."
+        )
+    return name
+
+
+def effect_key(namespace: str, kind: str, subject: str, generation: int, name: str) -> str:
+    """The key of one outside effect: business key + name, the same on every attempt.
+
+    `generation` counts completed predecessors under the key: a deliberate new run after a
+    completed one is a new effect, a run after a failed one is the same effect tried again.
+    """
+    check_name(name, "effect name")
+    if generation:
+        name = f"{name}:{generation + 1}"
+    text = f"{EFFECT_FORMAT}:{namespace}:{kind}:{subject}:{name}"
+    if len(text) <= KEY_LENGTH:
+        return text
+    digest = hashlib.sha256(subject.encode()).hexdigest()
+    return f"{EFFECT_FORMAT}:{hashlib.sha256(namespace.encode()).hexdigest()[:16]}:{kind}:{digest}:{name}"

@@ -1,0 +1,238 @@
+"""Every error Semel raises, drawn once.
+
+    SemelError
+    ├── ConfigError                 C01  a setting or a semel.toml that cannot be used
+    ├── DefinitionError             C02  a decorated function that cannot be a task
+    ├── InputError
+    │   ├── InvalidKey              K01  a task_id that cannot be a key
+    │   ├── InvalidValue            V01  an option (duration, rate, priority ...) out of its bounds
+    │   ├── NotEncodable            V02  an argument or result that JSON cannot carry
+    │   ├── PayloadTooLarge         V03  an argument or result over the size limit
+    │   └── NotDecodable            V04  stored data that no longer fits the annotation
+    ├── Duplicate
+    │   ├── KeyConflict             K02  same key, other input or other function
+    │   ├── TaskAlreadyExists       K03  same key, and one is there (on_duplicate="raise")
+    │   └── TaskAlreadyCompleted    K04  same key, and one completed (on_duplicate="raise")
+    ├── OutcomeError
+    │   ├── TaskFailed              R01  the execution ended failed
+    │   ├── TaskCancelled           R02  the execution was cancelled
+    │   ├── TaskTimedOut            R03  the last attempt ran over its timeout
+    │   ├── ResultExpired           R04  the result is past its retention
+    │   └── ResultPending           R05  still running when result(timeout=...) ran out
+    ├── NotFound                    X01  no such execution, key or task
+    ├── NotRedrivable               X02  redrive() of something that did not fail
+    ├── OutsideTask                 T01  current() or effect_key() where no task runs
+    └── EngineError
+        ├── EngineUnavailable       N01  the database cannot be reached or stopped answering
+        ├── MigrationNeeded         N02  tables are missing or old: run `semel migrate`
+        ├── SchemaTooNew            N03  tables were made by a newer Semel
+        └── LeaseLost               N04  this worker was away too long; others took its work
+
+Each has a stable `code` (`SEMEL-K02`), says what happened, to which thing, and what to do next.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+
+class SemelError(Exception):
+    """The root of the tree. `code` never changes between releases."""
+
+    code: ClassVar[str] = "SEMEL-000"
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__} [{self.code}]: {super().__str__()}"
+
+    @property
+    def message(self) -> str:
+        """The sentence alone, without name and code."""
+        return super().__str__()
+
+
+class ConfigError(SemelError):
+    """A setting, an environment variable or `semel.toml` cannot be used as it is."""
+
+    code = "SEMEL-C01"
+
+
+class DefinitionError(SemelError):
+    """A decorated function cannot become a task; raised when the module is imported."""
+
+    code = "SEMEL-C02"
+
+
+class InputError(SemelError, ValueError):
+    """Something handed to Semel is refused at the door; nothing was written."""
+
+
+class InvalidKey(InputError):
+    """A `task_id` is blank, too long, or holds characters that keys may not have."""
+
+    code = "SEMEL-K01"
+
+
+class InvalidValue(InputError):
+    """An option is out of its bounds: a duration, a rate, a priority, a policy name."""
+
+    code = "SEMEL-V01"
+
+
+class NotEncodable(InputError):
+    """A value cannot be stored as JSON; the message gives its path."""
+
+    code = "SEMEL-V02"
+
+
+class PayloadTooLarge(InputError):
+    """Arguments or result are over `max_payload` (1 MiB unless configured)."""
+
+    code = "SEMEL-V03"
+
+
+class NotDecodable(InputError):
+    """Stored data does not fit the annotation of the code that reads it."""
+
+    code = "SEMEL-V04"
+
+
+class Duplicate(SemelError):
+    """The key is taken. `existing_execution_id` names the execution that holds it."""
+
+    def __init__(self, message: str, *, existing_execution_id: str, status: str) -> None:
+        super().__init__(message)
+        self.existing_execution_id = existing_execution_id
+        self.status = status
+
+
+class KeyConflict(Duplicate):
+    """The key belongs to an execution with other input, or of another function.
+
+    `differences` maps each differing field to (stored, offered); it is empty when the stored
+    input is past its retention and only the fingerprint is left.
+    """
+
+    code = "SEMEL-K02"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        existing_execution_id: str,
+        status: str,
+        differences: dict[str, tuple[Any, Any]],
+    ) -> None:
+        super().__init__(message, existing_execution_id=existing_execution_id, status=status)
+        self.differences = differences
+
+
+class TaskAlreadyExists(Duplicate):
+    """`on_duplicate="raise"`: an execution holds the key and has not completed."""
+
+    code = "SEMEL-K03"
+
+
+class TaskAlreadyCompleted(Duplicate):
+    """`on_duplicate="raise"`: an execution under the key completed; here is its result."""
+
+    code = "SEMEL-K04"
+
+    def __init__(
+        self, message: str, *, existing_execution_id: str, completed_at: datetime, result: Any
+    ) -> None:
+        super().__init__(message, existing_execution_id=existing_execution_id, status="completed")
+        self.completed_at = completed_at
+        self.result = result
+
+
+class OutcomeError(SemelError):
+    """`result()` has no value to return; `execution_id` says for which execution."""
+
+    def __init__(self, message: str, *, execution_id: str) -> None:
+        super().__init__(message)
+        self.execution_id = execution_id
+
+
+class TaskFailed(OutcomeError):
+    """The task raised on its last attempt, or its worker died too often."""
+
+    code = "SEMEL-R01"
+
+    def __init__(
+        self, message: str, *, execution_id: str, error_type: str, error_message: str, traceback: str
+    ) -> None:
+        super().__init__(message, execution_id=execution_id)
+        self.error_type = error_type
+        self.error_message = error_message
+        self.traceback = traceback
+
+
+class TaskCancelled(OutcomeError):
+    """The execution was cancelled."""
+
+    code = "SEMEL-R02"
+
+
+class TaskTimedOut(OutcomeError):
+    """The last attempt ran longer than the task's timeout."""
+
+    code = "SEMEL-R03"
+
+
+class ResultExpired(OutcomeError):
+    """The execution finished, and its result is past its retention."""
+
+    code = "SEMEL-R04"
+
+
+class ResultPending(OutcomeError, TimeoutError):
+    """`result(timeout=...)` ran out; the execution itself goes on."""
+
+    code = "SEMEL-R05"
+
+
+class NotFound(SemelError, LookupError):
+    """There is no such execution, key or task."""
+
+    code = "SEMEL-X01"
+
+
+class NotRedrivable(SemelError):
+    """Only a failed, cancelled or timed-out execution whose key is free can be run again."""
+
+    code = "SEMEL-X02"
+
+
+class OutsideTask(SemelError, RuntimeError):
+    """`semel.current()` and `semel.effect_key()` only mean something while a task runs."""
+
+    code = "SEMEL-T01"
+
+
+class EngineError(SemelError):
+    """The engine below could not do its part."""
+
+
+class EngineUnavailable(EngineError, ConnectionError):
+    """The database cannot be reached, or stopped answering in the middle."""
+
+    code = "SEMEL-N01"
+
+
+class MigrationNeeded(EngineError):
+    """The tables are missing or older than this Semel."""
+
+    code = "SEMEL-N02"
+
+
+class SchemaTooNew(EngineError):
+    """The tables were made by a newer Semel than this one."""
+
+    code = "SEMEL-N03"
+
+
+class LeaseLost(EngineError):
+    """This worker did not renew its lease in time; its work now belongs to others."""
+
+    code = "SEMEL-N04"
