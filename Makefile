@@ -1,0 +1,86 @@
+# `make` lists what there is. Everything runs from .venv, which the first target that needs it creates.
+
+PYTHON        ?= python3
+PROOF_MINUTES ?= 15
+LOCK_FLAGS    ?=
+
+VENV := .venv
+BIN  := $(VENV)/bin
+PIP  := $(BIN)/python -m pip -qq --disable-pip-version-check
+
+BASE := $(VENV)/.base-stamp
+DEV  := $(VENV)/.dev-stamp
+
+FAST := not slow and not proof
+SLOW := slow and not proof
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast check proof bench bench-peers lock clean
+
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(DEV) ## Create .venv with everything the other targets need
+
+demo: $(BASE) ## See Semel work, in under a minute
+	@$(BIN)/semel demo
+
+test: $(DEV) ## Run the fast tests, then the slow ones
+	@fast=passed; slow=passed; \
+	echo "== fast tests"; $(BIN)/pytest -q -m "$(FAST)" || fast=FAILED; \
+	echo "== slow tests"; $(BIN)/pytest -q -m "$(SLOW)" --durations=5 || slow=FAILED; \
+	printf '\n  fast tests  %s\n  slow tests  %s\n' $$fast $$slow; \
+	test $$fast$$slow = passedpassed
+
+test-fast: $(DEV) ## Run the fast tests only
+	@$(BIN)/pytest -q -m "$(FAST)"
+
+check: $(DEV) ## Lint, format, types, import direction, architecture
+	@echo "== ruff check";   $(BIN)/ruff check --quiet
+	@echo "== ruff format";  $(BIN)/ruff format --check --quiet || { echo "run: $(BIN)/ruff format"; exit 1; }
+	@echo "== mypy";         $(BIN)/mypy
+	@echo "== lint-imports"; $(BIN)/lint-imports
+	@echo "== tidy";         $(BIN)/pytest -q tests/tidy
+
+proof: $(DEV) ## Crash, stall and overload it for PROOF_MINUTES (default 15; try 120)
+	@PROOF_MINUTES=$(PROOF_MINUTES) $(BIN)/pytest -m proof
+
+bench: $(DEV) ## Measure Semel on this machine
+	@$(BIN)/python -m bench
+
+bench-peers: $(DEV) ## Measure Semel beside its peers
+	@$(BIN)/python -m bench --peers
+
+lock: .venv-lock/bin/uv ## Regenerate requirements/*.lock (LOCK_FLAGS=--upgrade for new versions)
+	@$(COMPILE) --extra dev --output-file requirements/dev.lock pyproject.toml requirements/build.in
+	@$(COMPILE) --constraint requirements/dev.lock --output-file requirements/base.lock pyproject.toml requirements/build.in
+
+clean: ## Remove .venv, caches and build output
+	@rm -rf $(VENV) .venv-lock build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "Semel needs Python 3.11 or newer, but '$(PYTHON)' is not. Try: make PYTHON=/path/to/python3.11 setup"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(BASE): requirements/base.lock pyproject.toml | $(BIN)/python
+	@echo "installing Semel into $(VENV) ..."
+	@$(PIP) install --require-hashes --requirement requirements/base.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): requirements/dev.lock $(BASE)
+	@echo "installing the development tools into $(VENV) ..."
+	@$(PIP) install --require-hashes --requirement requirements/dev.lock
+	@touch $@
+
+# The locks are for every platform and name no index: each machine keeps its own.
+COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-annotate $(LOCK_FLAGS)
+
+.venv-lock/bin/uv:
+	@$(PYTHON) -m venv .venv-lock
+	@.venv-lock/bin/python -m pip -qq --disable-pip-version-check install "uv==0.13.7"
