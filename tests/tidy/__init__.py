@@ -1,0 +1,1 @@
+"""Style as a test: what we would otherwise have to remember in review."""
