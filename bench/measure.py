@@ -22,7 +22,7 @@ clock = time.perf_counter
 
 BULK = 1000  # keys in one bulk call
 CALLERS = 50  # concurrent callers of "W1 many" and "W3", where the contender runs on an event loop
-SAMPLE_EVERY = 0.05  # seconds between two looks at a drain: often enough to time it, seldom enough not to slow it
+SAMPLE_EVERY = 0.05  # seconds between two looks at a drain: enough to time it, too few to slow it
 
 
 class Arguments(argparse.Namespace):
@@ -87,7 +87,7 @@ async def callers(count: int, concurrent: int, call: Callable[[int], Awaitable[o
 
 
 class Drain:
-    """Times a drain from the first look at which something was finished, so a worker's start does not count."""
+    """Times a drain from the first look that finds something finished: a worker's start does not count."""
 
     def __init__(self, total: int, timeout: float = 120.0) -> None:
         self._total = total
@@ -100,7 +100,7 @@ class Drain:
         now = clock()
         if left == 0:
             if self._first is None:
-                raise RuntimeError(f"the drain of {self._total} was over before the first look: use more tasks")
+                raise RuntimeError(f"{self._total} tasks were over before the first look: use more")
             began, then_left = self._first
             self.rate = then_left / (now - began)
             return True
@@ -122,9 +122,10 @@ def drain_rate(total: int, left: Callable[[], int], timeout: float = 120.0) -> f
 async def drain_rate_async(total: int, left: Callable[[], Awaitable[int]], timeout: float = 120.0) -> float:
     """`drain_rate` for a count that is awaited."""
     drain = Drain(total, timeout)
-    while not drain.over(await left()):
+    while True:
+        if drain.over(await left()):
+            return drain.rate
         await asyncio.sleep(SAMPLE_EVERY)
-    return drain.rate
 
 
 @contextmanager
@@ -138,7 +139,7 @@ def process(command: Sequence[str], log: Path, **environment: str) -> Iterator[s
         stop(child)
 
 
-def stop(child: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM, patience: float = 10.0) -> None:
+def stop(child: subprocess.Popen[bytes], how: int = signal.SIGTERM, patience: float = 10.0) -> None:
     if child.poll() is None:
         child.send_signal(how)
         try:

@@ -23,7 +23,7 @@ SETTINGS = {
     "full_page_writes": "on",
     "shared_buffers": "1GB",
     "max_wal_size": "4GB",
-    "min_wal_size": "4GB",  # keep what the warm-up wrote: recycled segments, not new ones, in the measured time
+    "min_wal_size": "4GB",  # keep the segments of the warm-up: new ones are slower
     "checkpoint_timeout": "15min",
     "max_connections": "600",  # 100 idle workers hold some connections each
     "listen_addresses": "127.0.0.1",
@@ -49,7 +49,8 @@ class Postgres:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def sql(self, statement: str, database: str = "postgres", timeout: float = 120.0) -> str:
-        command = [str(self.bin / "psql"), "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", statement, self.url(database)]
+        psql = [str(self.bin / "psql"), "-XAtq", "-v", "ON_ERROR_STOP=1"]
+        command = [*psql, "-c", statement, self.url(database)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
         if done.returncode:
             raise RuntimeError(f"psql: {done.stderr.strip()}")
@@ -65,7 +66,8 @@ class Postgres:
     def warm_up(self) -> None:
         """Fill the write-ahead log once: a new cluster is slower while it creates its segments."""
         self.fresh_database("warm")
-        self.sql("create table t as select repeat(md5(g::text), 8) x from generate_series(1, 1000000) g", "warm")
+        rows = "select repeat(md5(g::text), 8) x from generate_series(1, 1000000) g"
+        self.sql(f"create table t as {rows}", "warm")
         self.sql('drop database "warm" with (force)')
         self.sql("checkpoint")
 
@@ -79,8 +81,15 @@ def postgres(scratch: Path) -> Iterator[Postgres]:
     if owner:
         os.chown(data, owner["user"], owner["group"])
     try:
-        make = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "--auth=trust", "--encoding=utf8"]
-        made = subprocess.run(make, capture_output=True, text=True, timeout=60, cwd=data, **owner)
+        make = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres"]
+        made = subprocess.run(
+            [*make, "--auth=trust", "--encoding=utf8"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=data,
+            **owner,
+        )
         if made.returncode:
             raise Missing(f"initdb: {made.stderr.strip()}")
         port = free_port()
@@ -117,7 +126,7 @@ def await_postgres(server: Postgres, child: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_WITHIN
     while time.monotonic() < deadline:
         if child.poll() is not None:
-            raise Missing(f"postgres ended with code {child.returncode}; see postgres.log in the scratch folder")
+            raise Missing(f"postgres ended with code {child.returncode}; see postgres.log")
         try:
             server.sql("select 1", timeout=5)
             return
@@ -160,7 +169,7 @@ def await_port(port: int, child: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_WITHIN
     while time.monotonic() < deadline:
         if child.poll() is not None:
-            raise Missing(f"redis-server ended with code {child.returncode}; see redis.log in the scratch folder")
+            raise Missing(f"redis-server ended with code {child.returncode}; see redis.log")
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return

@@ -1,1 +1,1 @@
-"""One module per peer. Each runs in an environment of its own, with pinned versions, and prints its figures."""
+"""One module per peer. Each runs in an environment of its own with pinned versions."""

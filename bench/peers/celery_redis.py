@@ -12,7 +12,8 @@ from bench.measure import Arguments, arguments, clock, emit_latency, process
 MODULE = "bench.peers.celery_redis"
 URL = "BENCH_CELERY_URL"  # how the worker, which imports this module, learns the server
 PAUSE = 0.01
-WORKER = ["-P", "prefork", "-c", "2", "-l", "ERROR", "--without-gossip", "--without-mingle", "--without-heartbeat"]
+QUIET = ["-l", "ERROR", "--without-gossip", "--without-mingle", "--without-heartbeat"]
+WORKER = ["-P", "prefork", "-c", "2", *QUIET]
 
 broker = os.environ.get(URL, "redis://127.0.0.1")
 app = celery.Celery(MODULE, broker=f"{broker}/0", backend=f"{broker}/1")
@@ -51,7 +52,8 @@ def main() -> None:
     if args.part != "latency":
         sys.exit(f"Celery has no part {args.part!r}")
     if os.environ.get(URL) != args.url:  # the module's app is bound on import: once more, with the server
-        os.execve(sys.executable, [sys.executable, "-m", MODULE, *sys.argv[1:]], {**os.environ, URL: args.url})
+        again = [sys.executable, "-m", MODULE, *sys.argv[1:]]
+        os.execve(sys.executable, again, {**os.environ, URL: args.url})
     latency(args)
 
 
