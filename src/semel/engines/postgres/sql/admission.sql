@@ -1,0 +1,65 @@
+-- name: find_lane
+-- The lane for a queue, a priority and its guards: (namespace, queue, priority, task, keyed, suspect).
+select id from semel_lane
+ where namespace = $1 and queue = $2 and priority = $3 and task = $4 and keyed = $5 and suspect = $6
+
+-- name: make_lane
+-- A lane that is not there yet; two that make it at once make one.
+insert into semel_lane (namespace, queue, priority, task, keyed, suspect)
+values ($1, $2, $3, $4, $5, $6) on conflict do nothing
+
+-- name: admit
+-- New executions and their work rows, in one statement; a taken key or id is passed over. Gives the ids
+-- that are in, wakes workers at commit. Shared: namespace. PostgreSQL: one statement for all rows.
+with fresh as (
+  insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
+    fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at)
+  select $1, (select semel_now()), o.id, o.kind, o.name, o.key, o.lane, o.generation, o.previous_id,
+    o.fingerprint, o.input, o.max_attempts, o.concurrency_key, o.retention, o.dedup_window,
+    coalesce(o.run_at, (select semel_now()) + o.delay)
+  from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::int[], $8::text[], $9::bytea[],
+    $10::bytea[], $11::int[], $12::text[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[])
+    as o(id, kind, name, key, lane, generation, previous_id, fingerprint, input, max_attempts,
+         concurrency_key, retention, dedup_window, delay, run_at)
+  on conflict do nothing
+  returning id, lane, name, max_attempts, concurrency_key, run_at
+), ready as (
+  insert into semel_ready (lane, execution, name, max_attempts, concurrency_key)
+  select lane, id, name, max_attempts, concurrency_key from fresh where run_at is null
+), later as (
+  insert into semel_later (execution, due_at, lane, name, max_attempts, concurrency_key)
+  select id, run_at, lane, name, max_attempts, concurrency_key from fresh where run_at is not null
+)
+select id from fresh
+union all
+select pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from fresh
+ where run_at is null having count(*) > 0
+union all
+select pg_notify('semel_later', min(run_at)::text)::text from fresh
+ where run_at is not null having count(*) > 0
+
+-- name: priors
+-- Who holds these keys, and what time it is. Shared: namespace; rows: kind, key.
+select x.kind, x.key, x.id, x.name, x.fingerprint, x.status, x.generation,
+       x.finished_at + x.dedup_window, (select semel_now())
+  from unnest($2::text[], $3::text[]) as k(kind, key)
+  join semel_execution x on x.namespace = $1 and x.kind = k.kind and x.key = k.key and x.current
+
+-- name: present
+-- Which of these executions exist: after a lost reply, whether the admission had been committed.
+select x.id from unnest($1::text[]) as o(id) join semel_execution x on x.id = o.id
+
+-- name: release_key
+-- Take the key from a finished execution, if it still has it.
+update semel_execution set current = false
+ where id = $1 and current and status in ('completed', 'failed', 'cancelled', 'timed_out') returning id
+
+-- name: count_duplicates
+-- Add up duplicates that did not run. Rows: execution, reason, times, first_at, last_at.
+insert into semel_duplicate as d (execution, reason, times, first_at, last_at)
+select o.execution, o.reason, o.times, o.first_at, o.last_at
+  from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
+    as o(execution, reason, times, first_at, last_at)
+on conflict (execution, reason) do update
+  set times = d.times + excluded.times, first_at = least(d.first_at, excluded.first_at),
+      last_at = greatest(d.last_at, excluded.last_at)

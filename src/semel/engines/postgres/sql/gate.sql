@@ -1,0 +1,40 @@
+-- name: limits
+-- The limits of all queues in the namespace.
+select name, rate_limit, concurrency, retention, dedup_window from semel_queue where namespace = $1 order by name
+
+-- name: set_queue
+-- Settings of a queue, for every worker: (namespace, name, rate_limit, concurrency, retention, dedup_window).
+insert into semel_queue (namespace, name, rate_limit, concurrency, retention, dedup_window)
+values ($1, $2, $3, $4, $5, $6)
+on conflict (namespace, name) do update
+  set rate_limit = excluded.rate_limit, concurrency = excluded.concurrency,
+      retention = excluded.retention, dedup_window = excluded.dedup_window
+
+-- name: make_gate
+-- A bucket that is not there yet: (namespace, scope).
+insert into semel_gate (namespace, scope) values ($1, $2) on conflict do nothing
+
+-- name: lock_gate
+-- Hold a bucket until the end of the transaction; gives tokens, refilled_at and the time.
+select tokens, refilled_at, (select semel_now()) from semel_gate
+ where namespace = $1 and scope = $2 for update
+
+-- name: fill_gate
+-- Write a bucket back: (namespace, scope, tokens, refilled_at).
+update semel_gate set tokens = $3, refilled_at = $4 where namespace = $1 and scope = $2
+
+-- name: prune_permits
+-- Permits whose claim is gone count no more.
+delete from semel_permit p
+ where p.namespace = $1 and not exists (
+   select from semel_ready r where r.lane = p.lane and r.seq = p.seq and r.owner is not null)
+
+-- name: count_permits
+-- How many permits of a scope are in use: (namespace, scope).
+select count(*) from semel_permit where namespace = $1 and scope = $2
+
+-- name: grant_permits
+-- Permits for claims just made. Shared: namespace; rows: scope, lane, seq.
+insert into semel_permit (namespace, scope, lane, seq)
+select $1, o.scope, o.lane, o.seq from unnest($2::text[], $3::int[], $4::bigint[]) as o(scope, lane, seq)
+on conflict do nothing

@@ -1,0 +1,81 @@
+-- name: register_worker
+-- A new lease: (namespace, name, queues, lease in microseconds).
+insert into semel_worker (namespace, name, queues, started_at, expires_at)
+values ($1, $2, $3, (select semel_now()), (select semel_now()) + $4::bigint) returning id
+
+-- name: pulse
+-- Renew the lease and look around, in one statement: (worker, lease, lanes, names). No row: the lease is lost.
+-- Gives: now, the next lease of another to run out, the next delayed task, the next slip, is there work,
+-- how many lanes exist.
+update semel_worker w set expires_at = (select semel_now()) + $2::bigint where w.id = $1
+returning (select semel_now()),
+  (select min(o.expires_at) from semel_worker o where o.id <> $1),
+  (select d.due_at from semel_later d order by d.due_at limit 1),
+  (select s.due_at from semel_slip s order by s.due_at limit 1),
+  exists (select from unnest($3::int[]) as l(lane) cross join lateral (
+            select 1 from semel_ready r where r.lane = l.lane and r.owner is null and r.name = any($4)
+             limit 1) r),
+  (select count(*) from semel_lane)
+
+-- name: note_progress
+-- What running tasks say of themselves. Shared: worker; rows: lane, seq, progress.
+update semel_ready r set progress = p.progress
+  from unnest($2::int[], $3::bigint[], $4::text[]) as p(lane, seq, progress)
+ where r.lane = p.lane and r.seq = p.seq and r.owner = $1
+
+-- name: cancels
+-- Which of this worker's tasks someone wants cancelled. Shared: worker; rows: lane, seq.
+select r.execution from unnest($2::int[], $3::bigint[]) as o(lane, seq)
+  join semel_ready r on r.lane = o.lane and r.seq = o.seq and r.owner = $1 and r.cancel
+
+-- name: bury_workers
+-- Workers whose lease has run out lose it. PostgreSQL: one that is claiming right now is passed over.
+delete from semel_worker where id in (
+  select id from semel_worker where expires_at < (select semel_now()) for update skip locked)
+returning id, name
+
+-- name: retire_worker
+-- A worker that stops gives its lease back.
+delete from semel_worker where id = $1 returning id
+
+-- name: take_back
+-- The tasks of these workers, out of their hands: (workers).
+delete from semel_ready where owner = any($1::bigint[])
+returning execution, lane, name, attempt, max_attempts, crashes, concurrency_key, cancel, owner
+
+-- name: orphans
+-- Owners that have no lease; there are none unless someone edited the tables by hand.
+select distinct r.owner from semel_ready r
+ where r.owner is not null and not exists (select from semel_worker w where w.id = r.owner)
+
+-- name: put_back
+-- Lost tasks wait again, at the end of their lane. Rows: lane, execution, name, attempt, max_attempts,
+-- crashes, concurrency_key.
+with back as (
+  insert into semel_ready (lane, execution, name, attempt, max_attempts, crashes, concurrency_key)
+  select o.lane, o.execution, o.name, o.attempt, o.max_attempts, o.crashes, o.concurrency_key
+    from unnest($1::int[], $2::text[], $3::text[], $4::int[], $5::int[], $6::int[], $7::text[])
+      as o(lane, execution, name, attempt, max_attempts, crashes, concurrency_key)
+  returning lane
+)
+select pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from back having count(*) > 0
+
+-- name: lane_by_id
+-- What a lane is made of: namespace, queue, priority, task, keyed, suspect.
+select namespace, queue, priority, task, keyed, suspect from semel_lane where id = $1
+
+-- name: promote
+-- Delayed tasks whose time has come become ready: (limit). Gives the lanes.
+with due as (
+  delete from semel_later where execution in (
+    select execution from semel_later where due_at <= (select semel_now())
+     order by due_at limit $1 for update skip locked)
+  returning execution, due_at, lane, name, attempt, max_attempts, crashes, concurrency_key
+), ready as (
+  insert into semel_ready (lane, execution, name, attempt, max_attempts, crashes, concurrency_key)
+  select lane, execution, name, attempt, max_attempts, crashes, concurrency_key from due order by due_at
+  returning lane
+)
+select lane::text from ready
+union all
+select pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from ready having count(*) > 0

@@ -1,0 +1,63 @@
+-- name: lanes
+-- The lanes of these queues, in the order in which they are served: (namespace, queues or null for all).
+-- SQLite: lists are JSON text.
+select id, queue, priority, task, keyed, suspect from semel_lane
+ where namespace = ?1 and (?2 is null or queue in (select value from json_each(?2))) order by priority desc, id
+
+-- name: claim
+-- Take up to ?5 tasks in lane order for worker ?1: lanes, the seq after which each is searched, names.
+-- SQLite: the transaction holds the only write lock, so reading first and writing then takes the same rows.
+select r.lane, r.seq, r.execution, r.attempt + 1, r.max_attempts, r.cancel, x.name, x.key, x.generation, x.input,
+       x.kind
+  from semel_ready r join semel_execution x on x.id = r.execution
+ where r.seq in (
+   select c.seq from semel_ready c join json_each(?2) l on l.value = c.lane join json_each(?3) w on w.key = l.key
+    where c.seq > w.value and c.owner is null and c.name in (select value from json_each(?4))
+    order by l.key, c.seq limit ?5)
+   and exists (select 1 from semel_worker where id = ?1);
+update semel_ready set owner = ?1, claimed_at = semel_now(), attempt = attempt + 1
+ where seq in (
+   select c.seq from semel_ready c join json_each(?2) l on l.value = c.lane join json_each(?3) w on w.key = l.key
+    where c.seq > w.value and c.owner is null and c.name in (select value from json_each(?4))
+    order by l.key, c.seq limit ?5)
+   and exists (select 1 from semel_worker where id = ?1)
+
+-- name: keyed_heads
+-- The first waiting task of each concurrency key in lane ?2 that nobody works on, keys after ?3 first,
+-- at most ?4: (namespace, lane, after, limit, names).
+with recursive heads (concurrency_key, visited) as (
+  select min(r.concurrency_key), 1 from semel_ready r where r.lane = ?2 and r.concurrency_key > ?3
+  union all
+  select (select min(r.concurrency_key) from semel_ready r where r.lane = ?2 and r.concurrency_key > h.concurrency_key),
+         h.visited + 1
+    from heads h where h.concurrency_key is not null and h.visited < 2000
+), first as (
+  select h.concurrency_key, (select min(r.seq) from semel_ready r
+    where r.lane = ?2 and r.concurrency_key = h.concurrency_key) as seq
+    from heads h where h.concurrency_key is not null
+)
+select f.seq, f.concurrency_key from first f join semel_ready r on r.seq = f.seq
+ where r.owner is null and r.name in (select value from json_each(?5))
+   and not exists (select 1 from semel_permit p where p.namespace = ?1 and p.scope = 'key:' || f.concurrency_key)
+ limit ?4
+
+-- name: claim_these
+-- Take these tasks of one lane, if they are still free: worker, lane, seqs.
+select r.lane, r.seq, r.execution, r.attempt + 1, r.max_attempts, r.cancel, x.name, x.key, x.generation, x.input,
+       x.kind
+  from semel_ready r join semel_execution x on x.id = r.execution
+ where r.lane = ?2 and r.seq in (select value from json_each(?3)) and r.owner is null
+   and exists (select 1 from semel_worker w where w.id = ?1);
+update semel_ready set owner = ?1, claimed_at = semel_now(), attempt = attempt + 1
+ where lane = ?2 and seq in (select value from json_each(?3)) and owner is null
+   and exists (select 1 from semel_worker w where w.id = ?1)
+
+-- name: release
+-- Give tasks back unrun, in their place, the attempt not counted. Shared: worker; rows: lane, seq.
+update semel_ready set owner = null, claimed_at = null, attempt = attempt - 1, progress = null
+ where lane = ?2 and seq = ?3 and owner = ?1 returning lane
+
+-- name: release_strays
+-- Give back what this worker owns without knowing it, after a claim whose reply was lost: worker, known seqs.
+update semel_ready set owner = null, claimed_at = null, attempt = attempt - 1
+ where owner = ?1 and seq not in (select value from json_each(?2)) returning lane

@@ -1,0 +1,60 @@
+-- name: register_worker
+-- A new lease: (namespace, name, queues, lease in microseconds).
+insert into semel_worker (namespace, name, queues, started_at, expires_at)
+values (?1, ?2, ?3, semel_now(), semel_now() + ?4) returning id
+
+-- name: pulse
+-- Renew the lease and look around, in one statement: (worker, lease, lanes, names). No row: the lease is lost.
+-- Gives: now, the next lease of another to run out, the next delayed task, the next slip, is there work,
+-- how many lanes exist.
+update semel_worker set expires_at = semel_now() + ?2 where id = ?1
+returning semel_now(),
+  (select min(o.expires_at) from semel_worker o where o.id <> ?1),
+  (select d.due_at from semel_later d order by d.due_at limit 1),
+  (select s.due_at from semel_slip s order by s.due_at limit 1),
+  exists (select 1 from semel_ready r where r.lane in (select value from json_each(?3)) and r.owner is null
+            and r.name in (select value from json_each(?4))),
+  (select count(*) from semel_lane)
+
+-- name: note_progress
+-- What running tasks say of themselves. Shared: worker; rows: lane, seq, progress.
+update semel_ready set progress = ?4 where lane = ?2 and seq = ?3 and owner = ?1
+
+-- name: cancels
+-- Which of this worker's tasks someone wants cancelled. Shared: worker; rows: lane, seq.
+select execution from semel_ready where lane = ?2 and seq = ?3 and owner = ?1 and cancel
+
+-- name: bury_workers
+-- Workers whose lease has run out lose it.
+delete from semel_worker where expires_at < semel_now() returning id, name
+
+-- name: retire_worker
+-- A worker that stops gives its lease back.
+delete from semel_worker where id = ?1 returning id
+
+-- name: take_back
+-- The tasks of these workers, out of their hands: (workers).
+delete from semel_ready where owner in (select value from json_each(?1))
+returning execution, lane, name, attempt, max_attempts, crashes, concurrency_key, cancel, owner
+
+-- name: orphans
+-- Owners that have no lease; there are none unless someone edited the tables by hand.
+select distinct r.owner from semel_ready r
+ where r.owner is not null and not exists (select 1 from semel_worker w where w.id = r.owner)
+
+-- name: put_back
+-- Lost tasks wait again, at the end of their lane. Rows: lane, execution, name, attempt, max_attempts,
+-- crashes, concurrency_key.
+insert into semel_ready (lane, execution, name, attempt, max_attempts, crashes, concurrency_key)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+
+-- name: lane_by_id
+-- What a lane is made of: namespace, queue, priority, task, keyed, suspect.
+select namespace, queue, priority, task, keyed, suspect from semel_lane where id = ?1
+
+-- name: promote
+-- Delayed tasks whose time has come become ready: (limit). Gives the lanes.
+insert into semel_ready (lane, execution, name, attempt, max_attempts, crashes, concurrency_key)
+select lane, execution, name, attempt, max_attempts, crashes, concurrency_key from semel_later
+ where due_at <= semel_now() order by due_at limit ?1 returning cast(lane as text);
+delete from semel_later where execution in (select execution from semel_ready) and due_at <= semel_now()

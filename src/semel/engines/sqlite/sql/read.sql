@@ -1,0 +1,97 @@
+-- name: get
+-- One execution by id: (namespace, id).
+select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
+       finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
+       stripped
+  from semel_executions where namespace = ?1 and id = ?2
+
+-- name: ids_like
+-- Ids that begin with a prefix, newest first, for people who type: (namespace, from, before).
+select id from semel_execution where namespace = ?1 and id >= ?2 and id < ?3 order by id limit 2
+
+-- name: find
+-- The newest execution under a key: (namespace, kind, key).
+select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
+       finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
+       stripped
+  from semel_executions where namespace = ?1 and kind = ?2 and key = ?3 and current
+
+-- name: outcome
+-- How an execution ended, or that it has not: (namespace, id).
+select status, output, error, stripped from semel_execution where namespace = ?1 and id = ?2
+
+-- name: outcomes
+-- How these executions ended, those that have. Rows: id.
+select id, status, output, error, stripped from semel_execution
+ where id = ?1 and status in ('completed', 'failed', 'cancelled', 'timed_out')
+
+-- name: input
+-- The input of an execution, while retention keeps it: (namespace, id).
+select input, name from semel_execution where namespace = ?1 and id = ?2
+
+-- name: recent
+-- Executions newest first: (namespace, before id, queue, name, kind, status, limit); nulls match all.
+select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
+       finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
+       stripped
+  from semel_executions
+ where namespace = ?1 and (?2 is null or id < ?2) and (?3 is null or queue = ?3)
+   and (?4 is null or name = ?4) and (?5 is null or kind = ?5) and (?6 is null or status = ?6)
+ order by id desc limit ?7
+
+-- name: recent_live
+-- The same for executions that have not ended; reads only those.
+select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
+       finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
+       stripped
+  from semel_executions
+ where namespace = ?1 and (?2 is null or id < ?2) and (?3 is null or queue = ?3)
+   and (?4 is null or name = ?4) and (?5 is null or kind = ?5) and (?6 is null or status = ?6)
+   and id in (select execution from semel_ready union all select execution from semel_later)
+ order by id desc limit ?7
+
+-- name: recent_dead
+-- The same for executions that ended other than well; reads only those.
+select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
+       finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
+       stripped
+  from semel_executions
+ where namespace = ?1 and (?2 is null or id < ?2) and (?3 is null or queue = ?3)
+   and (?4 is null or name = ?4) and (?5 is null or kind = ?5) and status = ?6
+   and id in (select execution from semel_dead where namespace = ?1 and status = ?6)
+ order by id desc limit ?7
+
+-- name: history
+-- Every execution under a key, newest first, at most 100: (namespace, kind, key).
+with recursive chain as (
+  select id, previous_id, 1 as depth from semel_execution
+   where namespace = ?1 and kind = ?2 and key = ?3 and current
+  union all
+  select x.id, x.previous_id, c.depth + 1 from chain c join semel_execution x on x.id = c.previous_id
+   where c.depth < 100
+)
+select v.id, v.kind, v.name, v.key, v.queue, v.priority, v.status, v.attempt, v.max_attempts, v.created_at,
+       v.run_at, v.started_at, v.finished_at, v.retention, v.dedup_window, v.generation, v.previous_id, v.worker,
+       v.progress, v.cancel_requested, v.error, v.stripped
+  from chain c join semel_executions v on v.id = c.id order by c.depth
+
+-- name: suppressed
+-- Duplicates of an execution that did not run: (id).
+select execution, reason, times, first_at, last_at from semel_duplicate where execution = ?1 order by first_at
+
+-- name: queue_depths
+-- Work by queue: name, ready, running, delayed: (namespace).
+select l.queue,
+       sum((select count(*) from semel_ready r where r.lane = l.id and r.owner is null)),
+       sum((select count(*) from semel_ready r where r.lane = l.id and r.owner is not null)),
+       sum((select count(*) from semel_later d where d.lane = l.id))
+  from semel_lane l where l.namespace = ?1 group by l.queue order by l.queue
+
+-- name: workers
+-- Workers with a lease: (namespace).
+select id, name, queues, started_at, expires_at, semel_now() from semel_worker
+ where namespace = ?1 order by id
+
+-- name: clock
+-- The time by the clock that leases go by.
+select semel_now()
