@@ -43,7 +43,7 @@ Run = Callable[[Any], Awaitable[None]]
 
 
 async def work_off(claim: Claim, run: Run, ahead: int) -> int:
-    """Claim and run until nothing is claimed; claim only while fewer than `ahead` run. Returns how many ran."""
+    """Run what can be claimed, and claim only while fewer than `ahead` run. Returns how many ran."""
     running: set[asyncio.Task[None]] = set()
     room = asyncio.Event()
 

@@ -32,6 +32,7 @@ class Arguments(argparse.Namespace):
     url: str
     tasks: int
     samples: int
+    rows: int
     seconds: float
     scratch: Path
 
@@ -42,6 +43,7 @@ def arguments() -> Arguments:
     parser.add_argument("--url", required=True)
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--samples", type=int, default=100)
+    parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--scratch", type=Path, default=Path("bench/.scratch"))
     return parser.parse_args(namespace=Arguments())

@@ -26,10 +26,9 @@ SETTINGS = {
     "min_wal_size": "4GB",  # keep the segments of the warm-up: new ones are slower
     "checkpoint_timeout": "15min",
     "max_connections": "600",  # 100 idle workers hold some connections each
-    "listen_addresses": "127.0.0.1",
-    "unix_socket_directories": "",
     "jit": "off",
 }
+ADDRESS = {"listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
 REDIS = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
 START_WITHIN = 30.0
 
@@ -82,18 +81,12 @@ def postgres(scratch: Path) -> Iterator[Postgres]:
         os.chown(data, owner["user"], owner["group"])
     try:
         make = [str(binaries / "initdb"), "-D", str(data), "-U", "postgres"]
-        made = subprocess.run(
-            [*make, "--auth=trust", "--encoding=utf8"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            cwd=data,
-            **owner,
-        )
+        make += ["--auth=trust", "--encoding=utf8"]
+        made = subprocess.run(make, capture_output=True, text=True, timeout=60, cwd=data, **owner)
         if made.returncode:
             raise Missing(f"initdb: {made.stderr.strip()}")
         port = free_port()
-        options = [f"--{name}={value}" for name, value in SETTINGS.items()]
+        options = [f"--{name}={value}" for name, value in (SETTINGS | ADDRESS).items()]
         command = [str(binaries / "postgres"), "-D", str(data), f"--port={port}", *options]
         with (scratch / "postgres.log").open("ab") as log:
             child = subprocess.Popen(command, stdout=log, stderr=log, cwd=data, **owner)

@@ -1,0 +1,123 @@
+"""What must hold, and where we want to be: ratios in one run to a peer, to the limit, or to ourselves."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bench.figures import Figures
+from bench.plan import (
+    ABSURD,
+    CELERY,
+    HUEY,
+    LIMIT_POSTGRES,
+    LIMIT_SQLITE,
+    PGQUEUER,
+    RHYTHM,
+    SEMEL_POSTGRES,
+    SEMEL_SQLITE,
+    Contender,
+)
+
+LIMIT = {SEMEL_POSTGRES: LIMIT_POSTGRES, SEMEL_SQLITE: LIMIT_SQLITE}
+BOTH = (SEMEL_POSTGRES, SEMEL_SQLITE)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """`ours` divided by `theirs` is at least, or below, the bound. Without `theirs` the figure itself is."""
+
+    kind: Literal["bar", "aim"]
+    contender: Contender
+    ours: str
+    bound: float
+    less: bool = False
+    against: Contender | None = None
+    theirs: str | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether it can be judged without any peer."""
+        return self.against in (None, self.contender)
+
+    @property
+    def wanted(self) -> str:
+        sign = "<" if self.less else "≥"
+        if self.against is None:
+            return f"{sign} {self.bound:g}"
+        whose = self.theirs if self.against == self.contender else self.against.name
+        return f"{sign} {self.bound:g} × {whose}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A bar in the light of a run. `measured` is None when a figure is missing."""
+
+    bar: Bar
+    figure: float | None
+    measured: float | None
+
+    @property
+    def holds(self) -> bool | None:
+        if self.measured is None:
+            return None
+        return self.measured < self.bar.bound if self.bar.less else self.measured >= self.bar.bound
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.bar.kind,
+            "contender": self.bar.contender.name,
+            "work": self.bar.ours,
+            "wanted": self.bar.wanted,
+            "measured": self.measured,
+            "holds": self.holds,
+        }
+
+
+def bars() -> Iterator[Bar]:
+    for semel in BOTH:
+        yield from beside_peers(semel)
+        yield from beside_the_limit(semel)
+        yield from beside_ourselves(semel)
+    yield Bar("bar", SEMEL_POSTGRES, "idle", 20, less=True)
+
+
+def beside_peers(semel: Contender) -> Iterator[Bar]:
+    yield Bar("bar", semel, "W1 x1", 1.3, against=ABSURD, theirs="W1 x1")
+    yield Bar("bar", semel, "W1 many", 5, against=RHYTHM, theirs="W1 many")
+    yield Bar("bar", semel, "W1 bulk", 1.2, against=PGQUEUER, theirs="W1 bulk")
+    if semel == SEMEL_POSTGRES:
+        yield Bar("bar", semel, "W2", 1.3, against=PGQUEUER, theirs="W2")
+        yield Bar("bar", semel, "W2", 20, against=ABSURD, theirs="W2")
+    else:
+        yield Bar("bar", semel, "W2", 6, against=HUEY, theirs="W2")
+    yield Bar("bar", semel, "W3", 5, against=RHYTHM, theirs="W3")
+    yield Bar("bar", semel, "W5 p50", 1, less=True, against=CELERY, theirs="W5 p50")
+
+
+def beside_the_limit(semel: Contender) -> Iterator[Bar]:
+    shares = {"W1 x1": 0.8, "W1 many": 0.5, "W1 bulk": 0.6, "W2": 0.45, "W3": 0.5}
+    for work, share in shares.items():
+        yield Bar("aim", semel, work, share, against=LIMIT[semel], theirs=work)
+    yield Bar("aim", semel, "W5 p50", 1.2, less=True, against=LIMIT[semel], theirs="W5 p50")
+
+
+def beside_ourselves(semel: Contender) -> Iterator[Bar]:
+    yield Bar("bar", semel, "W2 sync", 0.3, against=semel, theirs="W2")
+    yield Bar("aim", semel, "W2 two workers", 1.3, against=semel, theirs="W2")
+    yield Bar("bar", semel, "W5 p99", 3, less=True, against=semel, theirs="W5 p50")
+    yield Bar("bar", semel, "W6", 0.95, against=semel, theirs="W6 without history")
+    yield Bar("bar", semel, "memory", 150, less=True)
+    yield Bar("aim", semel, "memory, twice the tasks", 1.05, less=True, against=semel, theirs="memory")
+    yield Bar("bar", semel, "held", 0.8, against=None)
+
+
+def judge(figures: Figures) -> list[Verdict]:
+    return [verdict(bar, figures) for bar in bars()]
+
+
+def verdict(bar: Bar, figures: Figures) -> Verdict:
+    ours = figures.median(bar.contender, bar.ours)
+    if bar.against is None or bar.theirs is None:
+        return Verdict(bar, ours, ours)
+    theirs = figures.median(bar.against, bar.theirs)
+    return Verdict(bar, ours, ours / theirs if ours is not None and theirs else None)

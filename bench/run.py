@@ -1,0 +1,108 @@
+"""Runs the plan: each step in a process of its own, on a database of its own, for a bounded time."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench.figures import Figures
+from bench.peers.environment import python_of
+from bench.plan import Contender, Part, Size
+from bench.server import Missing, Postgres, postgres, redis
+
+Say = Callable[[str], None]
+PATH = re.compile(
+    r"(?:/[\w.-]+)+/"
+)  # a reason ends up in a page: where this machine keeps its files does not
+
+
+class Run:
+    """One run: its servers, its sizes, its figures."""
+
+    def __init__(self, size: Size, scratch: Path, say: Say) -> None:
+        self.size = size
+        self.figures = Figures()
+        self.postgres: Postgres | None = None
+        self._redis: str | None = None
+        self._scratch = scratch
+        self._say = say
+        self._servers = ExitStack()
+        self._no_server: dict[str, str] = {}
+
+    def __enter__(self) -> "Run":
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._servers.close()
+
+    def start_servers(self, wanted: set[str]) -> None:
+        """Start what the plan needs. What cannot be had is said beside each figure that is missing for it."""
+        if "postgresql" in wanted:
+            try:
+                self.postgres = self._servers.enter_context(postgres(self._scratch))
+                self.postgres.warm_up()
+            except Missing as why:
+                self._no_server["postgresql"] = str(why)
+        if "redis" in wanted:
+            try:
+                self._redis = self._servers.enter_context(redis(self._scratch))
+            except Missing as why:
+                self._no_server["redis"] = str(why)
+
+    def step(self, number: int, part: Part, contender: Contender) -> None:
+        """Measure one part of one contender; a failure is recorded, and the run goes on."""
+        self._say(f"round {number + 1}  {part.name:<10}  {contender.name}")
+        try:
+            python = python_of(contender.peer, self._scratch) if contender.peer else Path(sys.executable)
+            rows = self._measure(python, part, contender)
+        except (Missing, RuntimeError, subprocess.TimeoutExpired) as why:
+            self.figures.miss(contender, part, str(why))
+            self._say(f"    not measured: {why}")
+            return
+        for row in rows:
+            self.figures.add(contender, row)
+            self._say(f"    {row['work']:<24} {row['value']:>12,.2f} {row['unit']}")
+
+    def _measure(self, python: Path, part: Part, contender: Contender) -> list[dict[str, object]]:
+        command = [str(python), "-m", contender.module, part.name, "--url", self._url(contender)]
+        command += ["--tasks", str(self.size.tasks(part, contender)), "--samples", str(self.size.samples)]
+        command += ["--rows", str(self.size.history), "--seconds", str(self.size.seconds(part))]
+        command += ["--scratch", str(self._scratch.resolve())]
+        return [json.loads(line) for line in self._run(command) if line.startswith("{")]
+
+    def _url(self, contender: Contender) -> str:
+        """A place without yesterday's data."""
+        if contender.store in self._no_server:
+            raise Missing(self._no_server[contender.store])
+        if contender.store == "redis":
+            return str(self._redis)
+        if contender.store == "sqlite":
+            folder = self._scratch.resolve() / "sqlite"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            return f"sqlite:///{folder / 'bench.db'}"
+        assert self.postgres is not None
+        return self.postgres.fresh_database(contender.name.split(",")[0].lower())
+
+    def _run(self, command: list[str]) -> list[str]:
+        # In a session of its own, so that what a contender started ends with it when time is up.
+        pipe = subprocess.PIPE
+        child = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+        try:
+            out, errors = child.communicate(timeout=self.size.patience)
+        except BaseException:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+            raise
+        if child.returncode:
+            last = errors.strip().splitlines()[-1:] or ["no message"]
+            (self._scratch / "errors.log").open("a").write(" ".join(command) + "\n" + errors + "\n")
+            raise RuntimeError(f"{PATH.sub('', last[0])} (errors.log in the scratch folder has more)")
+        return out.splitlines()
