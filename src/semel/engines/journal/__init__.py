@@ -1,0 +1,1 @@
+"""The journal engine: everything SQLite and PostgreSQL have in common."""

@@ -1,0 +1,225 @@
+"""The way in: group commit, the decision, and a count of what was suppressed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from semel.contract.decision import Admit, Decision, Join, Prior, Reason, Refuse, Replay, Request, decide
+from semel.contract.lifecycle import Status
+from semel.engine.protocol import Admission, Start
+from semel.engines.journal.coalesce import Coalescer
+from semel.engines.journal.hub import Hub
+from semel.engines.journal.lanes import Lanes
+from semel.engines.journal.patience import persistently
+from semel.engines.journal.script import Ask, Each, Line, Row, Script, Store, procedure
+from semel.engines.journal.times import from_micros, micros
+
+MOST_AT_ONCE = 1000
+TRIES = 100
+FLUSH_COUNTS_AFTER = 0.5
+
+
+@procedure(Line.ADMIT, atomic=True)
+def admit(namespace: str, rows: list[Row]) -> Script[set[str]]:
+    """Insert what can be; the ids that are in."""
+    return {row[0] for row in (yield Each("admit", rows, (namespace,)))}
+
+
+@procedure(Line.ADMIT, atomic=True)
+def find_priors(namespace: str, keys: list[Row], ids: list[Row]) -> Script[tuple[list[Row], set[str]]]:
+    """Who holds these keys; and which of these unkeyed ids are in already."""
+    holders = (yield Each("priors", keys, (namespace,))) if keys else []
+    present = (yield Each("present", ids)) if ids else []
+    return holders, {row[0] for row in present}
+
+
+@procedure(Line.ADMIT)
+def supersede(namespace: str, prior: str, row: Row) -> Script[bool]:
+    """Take the key from a finished execution and give it to a new one, both or neither."""
+    if not (yield Ask("release_key", (prior,))):
+        return False
+    yield Each("admit", [row], (namespace,))
+    return True
+
+
+@procedure(Line.ADMIT, atomic=True)
+def count_duplicates(rows: list[Row]) -> Script[None]:
+    """Write down how many duplicates did not run."""
+    yield Each("count_duplicates", rows)
+
+
+class Admissions:
+    """Admits requests for one engine."""
+
+    def __init__(self, store: Store, namespace: str, lanes: Lanes, hub: Hub) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._lanes = lanes
+        self._hub = hub
+        self._group = Coalescer(self._flush, MOST_AT_ONCE)
+        self._counts: dict[tuple[str, str], list[int]] = {}
+        self._counter: asyncio.Task[None] | None = None
+        self._mostly_duplicates = False
+
+    async def start(self, request: Start) -> Admission:
+        """One request; shares its commit with those that arrive at the same time."""
+        return await self._group.add(request)
+
+    async def start_many(self, requests: Sequence[Start]) -> list[Admission | BaseException]:
+        """Many requests, a thousand to a commit."""
+        answers: list[Admission | BaseException] = []
+        for at in range(0, len(requests), MOST_AT_ONCE):
+            answers += await self._flush(list(requests[at : at + MOST_AT_ONCE]))
+        return answers
+
+    async def _flush(self, requests: list[Start]) -> list[Admission | BaseException]:
+        rows = [self._row(request, await self._lanes.of(request)) for request in requests]
+        answers: list[Admission | BaseException | None] = [None] * len(requests)
+        waiting = list(range(len(requests)))
+        if self._mostly_duplicates:
+            waiting = await self._ask_first(requests, waiting, answers)
+        for _ in range(TRIES):
+            if not waiting:
+                break
+            new = await persistently(self._store.run, admit, self._namespace, [rows[i] for i in waiting])
+            self._tell_workers(rows[i] for i in waiting if requests[i].id in new)
+            rest = []
+            for i in waiting:
+                if requests[i].id in new:
+                    answers[i] = Admission(requests[i].id, Admit(None, 0))
+                else:
+                    rest.append(i)
+            self._mostly_duplicates = len(rest) * 2 > len(requests)
+            waiting = await self._decide(requests, rows, rest, answers) if rest else []
+        return [answer or TimeoutError("the key changed hands too often") for answer in answers]
+
+    async def _ask_first(
+        self, requests: list[Start], waiting: list[int], answers: list[Any]
+    ) -> list[int]:
+        """When duplicates prevail, reading first saves the attempt to insert them."""
+        holders, _, now = await self._priors([requests[i] for i in waiting])
+        rest = []
+        for i in waiting:
+            prior = holders.get((requests[i].kind, requests[i].key))
+            decision = decide(prior, _asked(requests[i]), now) if prior else None
+            if isinstance(decision, Join | Replay | Refuse):
+                answers[i] = self._suppress(decision)
+            else:
+                rest.append(i)
+        return rest
+
+    async def _decide(
+        self, requests: list[Start], rows: list[Row], rest: list[int], answers: list[Any]
+    ) -> list[int]:
+        """Something stood in the way of these: ask the contract. Those to try again are given back."""
+        holders, present, now = await self._priors([requests[i] for i in rest])
+        again = []
+        for i in rest:
+            request = requests[i]
+            prior = holders.get((request.kind, request.key))
+            if request.id in present or (prior is not None and prior.id == request.id):
+                # An earlier try was committed although its reply was lost.
+                answers[i] = Admission(request.id, Admit(None, 0))
+                continue
+            decision = decide(prior, _asked(request), now)
+            if not isinstance(decision, Admit):
+                answers[i] = self._suppress(decision)
+            elif decision.supersedes is None or not await self._supersede(rows[i], decision):
+                again.append(i)
+            else:
+                self._tell_workers([rows[i]])
+                answers[i] = Admission(request.id, decision)
+        return again
+
+    async def _supersede(self, row: Row, decision: Admit) -> bool:
+        new = (*row[:5], decision.generation, decision.supersedes, *row[7:])
+        return await self._store.run(supersede, self._namespace, decision.supersedes or "", new)
+
+    async def _priors(
+        self, requests: list[Start]
+    ) -> tuple[dict[tuple[str, str | None], Prior], set[str], datetime]:
+        keys = list({(r.kind, r.key) for r in requests if r.key is not None})
+        ids = [(r.id,) for r in requests if r.key is None]
+        rows, present = await persistently(self._store.run, find_priors, self._namespace, keys, ids)
+        holders: dict[tuple[str, str | None], Prior] = {}
+        now = datetime.min.replace(tzinfo=UTC)
+        for kind, key, id_, name, print_, status, generation, window_ends, at in rows:
+            ends = None if window_ends is None else from_micros(window_ends)
+            holders[kind, key] = Prior(id_, name, bytes(print_), Status(status), generation, ends)
+            now = from_micros(at)
+        return holders, present, now
+
+    def _row(self, request: Start, lane: int) -> Row:
+        return (
+            request.id, request.kind, request.name, request.key, lane, 0, None, request.fingerprint, request.payload,
+            request.max_attempts, request.concurrency_key, micros(request.retention), micros(request.window),
+            None if request.delay is None else micros(request.delay),
+            None if request.run_at is None else round(request.run_at.timestamp() * 1_000_000),
+        )  # fmt: skip
+
+    def _tell_workers(self, rows: Any) -> None:
+        lanes = set()
+        for row in rows:
+            if row[-1] is None and row[-2] is None:
+                lanes.add(row[4])
+            else:
+                self._hub.due(row[-1] or int(time.time() * 1_000_000) + row[-2])
+        if lanes:
+            self._hub.work(lanes)
+
+    def _suppress(self, decision: Decision) -> Admission:
+        """Remember that a duplicate did not run; written down with others, never one by one."""
+        match decision:
+            case Join(prior):
+                reason = Reason.JOINED
+            case Replay(prior):
+                reason = Reason.REPLAYED
+            case Refuse(prior, reason):
+                pass
+            case Admit():
+                raise AssertionError("an admitted request is no duplicate")
+        now = int(time.time() * 1_000_000)
+        count = self._counts.setdefault((prior.id, reason), [0, now, now])
+        count[0] += 1
+        count[2] = now
+        if self._counter is None:
+            self._counter = asyncio.create_task(self._count_soon())
+        return Admission(prior.id, decision)
+
+    async def _count_soon(self) -> None:
+        try:
+            await asyncio.sleep(FLUSH_COUNTS_AFTER)
+        finally:
+            self._counter = None
+        await self.write_counts()
+
+    async def write_counts(self) -> None:
+        """Write the counts of suppressed duplicates; a database that is away loses none of them."""
+        counts, self._counts = self._counts, {}
+        rows: list[Row] = [(id_, reason, *count) for (id_, reason), count in counts.items()]
+        try:
+            for at in range(0, len(rows), MOST_AT_ONCE):
+                await self._store.run(count_duplicates, rows[at : at + MOST_AT_ONCE])
+        except Exception:
+            for key, (times, first, last) in counts.items():
+                kept = self._counts.setdefault(key, [0, first, last])
+                kept[0] += times
+                kept[1] = min(kept[1], first)
+                kept[2] = max(kept[2], last)
+            raise
+
+    async def close(self) -> None:
+        """Let pending requests finish and write the counts."""
+        await self._group.drained()
+        if self._counter is not None:
+            self._counter.cancel()
+        if self._counts:
+            await self.write_counts()
+
+
+def _asked(request: Start) -> Request:
+    return Request(request.name, request.fingerprint, request.reuse)

@@ -1,0 +1,154 @@
+"""Transactions as scripts: logic written once, run by whichever database is below.
+
+A script is a generator that yields statements by name and is sent their rows. SQLite runs it on its writer thread
+inside one transaction, PostgreSQL awaits each statement on a connection; the script cannot tell. All
+SQL passes through the two drivers, which is what lets the crash tests stop at every single statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from importlib import resources
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One statement with its arguments; lists are passed as lists."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """One statement for many rows: PostgreSQL takes them as arrays, SQLite one after the other."""
+
+    name: str
+    rows: list[Row]
+    shared: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A piece of a migration, run as it stands."""
+
+    name: str
+    text: str
+
+
+Statement = Ask | Each | Raw
+Script = Generator[Statement, list[Any], T]
+
+
+class Line(Enum):
+    """What a script is for. PostgreSQL keeps a connection for each, so that none waits for another."""
+
+    ADMIT = "admit"
+    CLAIM = "claim"
+    SETTLE = "settle"
+    CONTROL = "control"
+    READ = "read"
+
+
+@dataclass(frozen=True)
+class Procedure(Generic[P, T]):
+    """A script with the line it runs on. `atomic` scripts of one statement need no transaction around it."""
+
+    script: Callable[P, Script[T]]
+    line: Line
+    atomic: bool
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Script[T]:
+        return self.script(*args, **kwargs)
+
+
+def procedure(
+    line: Line, *, atomic: bool = False
+) -> Callable[[Callable[P, Script[T]]], Procedure[P, T]]:
+    """Mark a script. `atomic` says that each statement may commit on its own, as when there is only one."""
+    return lambda script: Procedure(script, line, atomic)
+
+
+class Tap(Protocol):
+    """Sits at the seam through which all SQL goes. For tests that fail or kill at a statement."""
+
+    def before(self, statement: str) -> None:
+        """About to run it."""
+
+    def after(self, statement: str) -> None:
+        """It ran."""
+
+
+class Listener(Protocol):
+    """What a store tells of things that happened in other processes, or in other engines of this one."""
+
+    def work(self, lanes: Iterable[int]) -> None:
+        """These lanes have work."""
+
+    def due(self, at: int) -> None:
+        """Something becomes ready at this time."""
+
+    def done(self, ids: Iterable[str]) -> None:
+        """These executions have ended."""
+
+    def cancel(self, id: str) -> None:
+        """Someone wants this execution cancelled."""
+
+    def stirred(self) -> None:
+        """Something changed; who knows what."""
+
+
+class Store(Protocol):
+    """A database that runs scripts."""
+
+    dialect: str
+    migrations: list[tuple[int, str, str]]
+    tap: Tap | None
+
+    async def run(self, script: Procedure[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a script to its end, in one transaction unless it is atomic by itself.
+
+        Raises EngineUnavailable when the database did not answer: the script may then have been
+        committed, or not.
+        """
+
+    async def listen(self, listener: Listener) -> None:
+        """Begin to tell the listener what happens elsewhere."""
+
+    async def relisten(self) -> None:
+        """Begin anew: something was missed."""
+
+    async def check(self) -> list[tuple[bool, str, str]]:
+        """Look at what could be wrong with the database itself."""
+
+    async def close(self) -> None:
+        """Let go of the database."""
+
+
+def load_queries(package: str) -> dict[str, str]:
+    """Named statements of a dialect: `-- name: x` begins one, comment lines are dropped."""
+    queries: dict[str, str] = {}
+    for file in sorted((resources.files(package) / "sql").iterdir(), key=lambda f: f.name):
+        for block in re.split(r"(?m)^-- name: ", file.read_text(encoding="utf-8"))[1:]:
+            name, _, body = block.partition("\n")
+            lines = [line for line in body.splitlines() if not line.lstrip().startswith("--")]
+            queries[name.strip()] = "\n".join(lines).strip()
+    return queries
+
+
+def load_migrations(package: str) -> list[tuple[int, str, str]]:
+    """(number, name, statements) of a dialect's migrations, in order."""
+    found = []
+    for file in (resources.files(package) / "migrations").iterdir():
+        if file.name.endswith(".sql"):
+            number, _, name = file.name.removesuffix(".sql").partition("_")
+            found.append((int(number), name, file.read_text(encoding="utf-8")))
+    return sorted(found)

@@ -1,0 +1,247 @@
+"""The one thread that touches a SQLite connection. What has gathered is committed together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import queue
+import random
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import apsw
+
+from semel.engines.journal.script import Ask, Each, Procedure, Raw, Script, Statement, Tap, load_queries
+from semel.errors import EngineError, EngineUnavailable, MigrationNeeded
+
+MOST_JOBS: Final = 500
+LOCK_PATIENCE: Final = 30.0
+_PARTS: Final[dict[str, list[tuple[str, int]]]] = {}
+
+
+def statements() -> dict[str, list[tuple[str, int]]]:
+    """Every named query as its single statements, each with how many of the arguments it takes."""
+    if not _PARTS:
+        for name, text in load_queries("semel.engines.sqlite").items():
+            parts = [part.strip() for part in re.split(r";\s*(?:\n|$)", text) if part.strip()]
+            _PARTS[name] = [(p, max(map(int, re.findall(r"\?(\d+)", p)), default=0)) for p in parts]
+    return _PARTS
+
+
+@dataclass(slots=True)
+class Job:
+    """A script, and where its result is awaited."""
+
+    make: Callable[[], Script[Any]]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+
+    def deliver(self) -> None:
+        """In the loop of the caller."""
+        if not self.future.done():
+            if self.error is not None:
+                self.future.set_exception(self.error)
+            else:
+                self.future.set_result(self.result)
+
+
+class Scribe(threading.Thread):
+    """Runs scripts one transaction after the other; jobs that wait at the same time share one."""
+
+    def __init__(
+        self, path: str, clock: Callable[[], float], tap: Callable[[], Tap | None], *, reads: bool = False
+    ) -> None:
+        super().__init__(name=f"semel-sqlite {path}", daemon=True)
+        self._begin = "begin" if reads else "begin immediate"
+        self._path = path
+        self._clock = clock
+        self._tap = tap
+        self._jobs: queue.SimpleQueue[Job | Callable[[], None] | None] = queue.SimpleQueue()
+        self._statements = statements()
+        self._now = 0
+        self._version = 0
+        self._waited_since = 0.0
+        self.on_commit: Callable[[set[asyncio.AbstractEventLoop]], None] = lambda loops: None
+        self.on_change: Callable[[], None] = lambda: None
+        self._open()
+        self.start()
+
+    def submit(self, make: Procedure[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
+        """Hand in a script; the future resolves after its commit."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._jobs.put(Job(lambda: make(*args, **kwargs), loop, future))
+        return future
+
+    def look(self) -> None:
+        """Look whether another process or connection has written."""
+        self._jobs.put(self._look)
+
+    def close(self) -> None:
+        """Finish what is queued and close the file."""
+        self._jobs.put(None)
+        self.join(10)
+
+    def _open(self) -> None:
+        try:
+            self._db = apsw.Connection(self._path, statementcachesize=256)
+        except apsw.Error as error:
+            raise EngineUnavailable(
+                f"cannot open the SQLite file {self._path!r}: {error}. Is its folder there, and writable?"
+            ) from error
+        db = self._db
+        db.set_busy_handler(self._wait_for_lock)
+        db.create_scalar_function("semel_now", lambda: self._now, 0, deterministic=True)
+        try:
+            for pragma in (
+                "journal_mode = wal", "synchronous = full", "wal_autocheckpoint = 4000", "journal_size_limit = 67108864",
+                "temp_store = memory", "cache_size = -65536", "foreign_keys = off",
+            ):  # fmt: skip
+                db.execute(f"pragma {pragma}").fetchall()
+            self._version = self._data_version()
+        except apsw.Error as error:
+            raise EngineUnavailable(f"{self._path!r} is not a SQLite database Semel can use: {error}.") from error
+
+    def run(self) -> None:
+        """Until told to stop."""
+        while True:
+            first = self._jobs.get()
+            jobs: list[Job] = []
+            entry: Job | Callable[[], None] | None = first
+            while isinstance(entry, Job):
+                jobs.append(entry)
+                if len(jobs) == MOST_JOBS:
+                    entry = self._nothing
+                    break
+                try:
+                    entry = self._jobs.get_nowait()
+                except queue.Empty:
+                    entry = self._nothing
+            if jobs:
+                self._commit(jobs)
+            if entry is None:
+                with contextlib.suppress(apsw.Error):
+                    self._db.close()
+                return
+            if not isinstance(entry, Job):
+                entry()
+
+    def _nothing(self) -> None:
+        return
+
+    def _commit(self, jobs: list[Job]) -> None:
+        """All in one transaction; if one of them fails, each in its own, so that it fails alone."""
+        error = self._transact(jobs)
+        if error is not None and len(jobs) > 1:
+            for job in jobs:
+                self._transact([job])
+        loops = {job.loop for job in jobs}
+        for loop in loops:
+            with contextlib.suppress(RuntimeError):  # the loop of the caller is gone, and so is the caller
+                loop.call_soon_threadsafe(_deliver, [job for job in jobs if job.loop is loop])
+        self.on_commit(loops)
+
+    def _transact(self, jobs: list[Job]) -> BaseException | None:
+        tap = self._tap()
+        self._now = int(self._clock() * 1_000_000)
+        try:
+            self._step(self._begin, tap)
+            for job in jobs:
+                job.error, job.result = None, self._play(job.make(), tap)
+            self._step("commit", tap)
+        except BaseException as error:
+            failure = _translate(error, self._path)
+            if self._db.in_transaction:
+                with contextlib.suppress(apsw.Error):
+                    self._db.execute("rollback")
+            for job in jobs:
+                job.error = failure
+            return failure
+        return None
+
+    def _step(self, sql: str, tap: Tap | None) -> None:
+        if tap is not None:
+            tap.before(sql)
+        self._db.execute(sql)
+        if tap is not None:
+            tap.after(sql)
+
+    def _play(self, script: Script[Any], tap: Tap | None) -> Any:
+        try:
+            statement = next(script)
+            while True:
+                if tap is not None:
+                    tap.before(statement.name)
+                rows = self._execute(statement)
+                if tap is not None:
+                    tap.after(statement.name)
+                statement = script.send(rows)
+        except StopIteration as stop:
+            return stop.value
+
+    def _execute(self, statement: Statement) -> list[Any]:
+        execute = self._db.execute
+        rows: list[Any] = []
+        match statement:
+            case Ask(name, args):
+                bound = tuple(json.dumps(a) if isinstance(a, list) else a for a in args)
+                for sql, count in self._statements[name]:
+                    rows += execute(sql, bound[:count]).fetchall()
+            case Each(name, entries, shared):
+                parts = self._statements[name]
+                for entry in entries:
+                    bound = shared + entry
+                    for sql, count in parts:
+                        rows += execute(sql, bound if count == len(bound) else bound[:count]).fetchall()
+            case Raw(_, text):
+                execute(text).fetchall()
+        return rows
+
+    def _wait_for_lock(self, tries: int) -> bool:
+        """Another process writes: short, uneven naps, so that nobody starves."""
+        if tries == 0:
+            self._waited_since = time.monotonic()
+        time.sleep(random.uniform(0.0002, 0.002) if tries < 50 else random.uniform(0.001, 0.01))
+        return time.monotonic() - self._waited_since < LOCK_PATIENCE
+
+    def _data_version(self) -> int:
+        return int(self._db.pragma("data_version"))
+
+    def _look(self) -> None:
+        with contextlib.suppress(apsw.Error):
+            version = self._data_version()
+            if version != self._version:
+                self._version = version
+                self.on_change()
+
+
+def _deliver(jobs: list[Job]) -> None:
+    for job in jobs:
+        job.deliver()
+
+
+def _translate(error: BaseException, path: str) -> BaseException:
+    """SQLite's errors in Semel's words."""
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return EngineUnavailable(
+                f"the SQLite file {path!r} stayed locked for {LOCK_PATIENCE:.0f} s: another process holds a "
+                "write transaction open."
+            )
+        case apsw.FullError():
+            return EngineUnavailable(f"the disk that holds {path!r} is full: nothing was written.")
+        case apsw.SQLError() if "no such table" in str(error):
+            return MigrationNeeded(f"{path!r} has no Semel tables (or old ones): {error}. Run: semel migrate")
+        case apsw.CorruptError() | apsw.NotADBError():
+            return EngineError(f"{path!r} is damaged or is no SQLite database: {error}.")
+        case apsw.Error():
+            return EngineUnavailable(f"SQLite could not do it ({type(error).__name__}: {error}).")
+        case _:
+            return error

@@ -1,0 +1,104 @@
+"""The SQLite store: scripts go to the writer thread, reads of a file to a second one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast
+
+import apsw
+
+from semel.engines.journal.script import Line, Listener, Procedure, Tap, load_migrations
+from semel.engines.sqlite.scribe import Scribe
+from semel.engines.sqlite.watch import Watch
+from semel.errors import EngineUnavailable
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+FIXED_IN = (3, 51, 3)
+"""Older SQLite can lose a WAL reset race; the one that apsw brings is newer."""
+
+
+class SqliteStore:
+    """One SQLite database. `:memory:` lives as long as the store and can be shared between loops."""
+
+    dialect = "sqlite"
+
+    def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self.migrations = load_migrations("semel.engines.sqlite")
+        self.tap: Tap | None = None
+        self._clock = clock
+        self._writer: Scribe | None = None
+        self._reader: Scribe | None = None
+        self._listeners: list[tuple[asyncio.AbstractEventLoop, Listener]] = []
+        self._watches: list[Watch] = []
+        self._closed = False
+
+    @property
+    def in_memory(self) -> bool:
+        """Does it live in this process only?"""
+        return self.path == ":memory:"
+
+    async def run(self, script: Procedure[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a script; see Store."""
+        if self._closed:
+            raise EngineUnavailable(f"the SQLite store {self.path!r} is closed.")
+        scribe = self._for(script.line)
+        return cast(T, await scribe.submit(script, args, kwargs))
+
+    def _for(self, line: Line) -> Scribe:
+        if self._writer is None:
+            self._writer = Scribe(self.path, self._clock, lambda: self.tap)
+            self._writer.on_commit = self._tell_others
+            self._writer.on_change = self._tell_all
+        if line is not Line.READ or self.in_memory:
+            return self._writer
+        if self._reader is None:
+            self._reader = Scribe(self.path, self._clock, lambda: None, reads=True)
+        return self._reader
+
+    async def listen(self, listener: Listener) -> None:
+        """Tell the listener of commits by other processes, and by other loops of this one."""
+        self._listeners.append((asyncio.get_running_loop(), listener))
+        if not self.in_memory:
+            self._watches.append(Watch(self.path, self._for(Line.CONTROL).look))
+
+    async def relisten(self) -> None:
+        """Nothing can be missed for long: the slow poll stands behind inotify."""
+
+    def _tell_all(self) -> None:
+        self._tell_others(set())
+
+    def _tell_others(self, but: set[asyncio.AbstractEventLoop]) -> None:
+        for loop, listener in self._listeners:
+            if loop not in but:
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(listener.stirred)
+
+    async def check(self) -> list[tuple[bool, str, str]]:
+        """The library's version and the file's health."""
+        version = apsw.sqlite_lib_version()
+        numbers = tuple(map(int, version.split(".")[:3]))
+        findings = [(numbers >= FIXED_IN, "SQLite library", f"{version} (needs 3.51.3 or newer)")]
+        if not self.in_memory:
+            verdict = await asyncio.to_thread(self._quick_check)
+            findings.append((verdict == "ok", "file integrity", f"{self.path}: {verdict}"))
+        return findings
+
+    def _quick_check(self) -> str:
+        with contextlib.closing(apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)) as db:
+            return str(db.pragma("quick_check"))
+
+    async def close(self) -> None:
+        """Finish what is queued and close the file."""
+        self._closed = True
+        for watch in self._watches:
+            watch.close()
+        self._listeners.clear()
+        for scribe in (self._reader, self._writer):
+            if scribe is not None:
+                await asyncio.to_thread(scribe.close)

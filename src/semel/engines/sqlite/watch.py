@@ -1,0 +1,60 @@
+"""Notice that another process has written to the file: inotify on Linux, a short poll elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Final
+
+_IN_MODIFY: Final = 0x2
+_POLL: Final = 0.02
+_SLOW_POLL: Final = 1.0
+
+
+class Watch:
+    """Calls back in the loop when the file may have changed."""
+
+    def __init__(self, path: str, look: Callable[[], None]) -> None:
+        self._look = look
+        self._loop = asyncio.get_running_loop()
+        self._wal = os.path.basename(path).encode() + b"-wal"
+        self._fd = self._inotify(os.path.dirname(os.path.abspath(path)))
+        if self._fd is not None:
+            self._loop.add_reader(self._fd, self._readable, self._fd)
+        self._every = _POLL if self._fd is None else _SLOW_POLL
+        self._timer = self._loop.call_later(self._every, self._tick)
+
+    def _inotify(self, folder: str) -> int | None:
+        try:
+            libc = ctypes.CDLL(None, use_errno=True)
+            fd = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+            if fd < 0:
+                return None
+            if libc.inotify_add_watch(fd, os.fsencode(folder), _IN_MODIFY) < 0:
+                os.close(fd)
+                return None
+        except (OSError, AttributeError):
+            return None
+        return fd
+
+    def _readable(self, fd: int) -> None:
+        events = b""
+        with contextlib.suppress(BlockingIOError):
+            events = os.read(fd, 65536)
+        if self._wal in events:
+            self._look()
+
+    def _tick(self) -> None:
+        self._look()
+        self._timer = self._loop.call_later(self._every, self._tick)
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._timer.cancel()
+        if self._fd is not None:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = None
