@@ -38,3 +38,7 @@ select count(*) from semel_permit where namespace = $1 and scope = $2
 insert into semel_permit (namespace, scope, lane, seq)
 select $1, o.scope, o.lane, o.seq from unnest($2::text[], $3::int[], $4::bigint[]) as o(scope, lane, seq)
 on conflict do nothing
+
+-- name: wake
+-- Tell every worker to look at a lane again: (lane).
+select pg_notify('semel_work', ($1::int)::text)::text

@@ -1,0 +1,222 @@
+"""Values to canonical JSON and back, by annotation. Never pickle.
+
+Dataclasses, enums, datetime, Decimal, UUID, bytes, sets, tuples and (where pydantic is installed)
+pydantic models make the round trip when the parameter or return type says so. What has no
+annotation must be plain JSON, so that nothing comes back as something else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import typing
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from semel.errors import DefinitionError, NotDecodable, NotEncodable, PayloadTooLarge
+
+MAX_PAYLOAD: Final = 1 << 20
+MAX_DEPTH: Final = 64
+_PLAIN: Final = (str, int, bool, float, type(None))
+
+
+def _to_json(value: Any) -> Any:
+    """What msgspec does not know: pydantic models, recognised without importing pydantic."""
+    dump = getattr(type(value), "model_dump", None)
+    if dump is not None:
+        return value.model_dump(mode="json")
+    raise TypeError(f"a {type(value).__name__} cannot be stored as JSON")
+
+
+def _from_json(kind: type, value: Any) -> Any:
+    validate = getattr(kind, "model_validate", None)
+    if validate is not None:
+        return validate(value)
+    raise TypeError(f"a {kind.__name__} cannot be read from JSON")
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_to_json, order="sorted")
+
+
+def encode(value: Any, what: str, *, plain: bool = False, limit: int = MAX_PAYLOAD) -> bytes:
+    """Canonical JSON: sorted keys, no white space. Raises NotEncodable with the path of what it cannot carry."""
+    try:
+        data = _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        _point_at(value, what, plain=True)
+        _point_at(value, what, plain=False)
+        raise NotEncodable(f"{what} cannot be stored as JSON: {error}.") from error
+    # NaN and Infinity come out as null: where there is a null, look for them.
+    if plain or b"null" in data or len(data) > 512:
+        _point_at(value, what, plain=plain)
+    if len(data) > limit:
+        raise PayloadTooLarge(
+            f"{what} takes {len(data):,} bytes as JSON; at most {limit:,} are stored. Keep the data elsewhere "
+            "and pass a reference to it, or raise max_payload."
+        )
+    return data
+
+
+def _point_at(value: Any, path: str, *, plain: bool, depth: int = 0) -> None:
+    """Raise NotEncodable that names the first value JSON cannot carry; `plain` also refuses typed values."""
+    if depth > MAX_DEPTH:
+        raise NotEncodable(f"{path} is nested deeper than {MAX_DEPTH} levels, or holds itself.")
+    match value:
+        case bool() | None:
+            return
+        case float() if not math.isfinite(value):
+            raise NotEncodable(f"{path} is {value}: JSON has no such number. Use None or a string.")
+        case int() if not -(1 << 63) <= value < (1 << 64):
+            raise NotEncodable(f"{path} is an integer beyond 64 bits: pass it as a str or a Decimal.")
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise NotEncodable(
+                    f"{path} holds a lone surrogate at position {error.start}: it is not valid Unicode text. "
+                    "Decode the original bytes properly, or pass bytes."
+                ) from None
+        case dict():
+            for key, item in value.items():
+                if plain and not isinstance(key, str):
+                    raise NotEncodable(f"{path} has the key {key!r}: JSON keys are str. {_ANNOTATE}")
+                _point_at(item, f"{path}[{key!r}]", plain=plain, depth=depth + 1)
+        case list() | tuple():
+            for index, item in enumerate(value):
+                _point_at(item, f"{path}[{index}]", plain=plain, depth=depth + 1)
+        case int() | float():
+            return
+        case _:
+            if plain:
+                raise NotEncodable(f"{path} is a {type(value).__name__}: {_ANNOTATE}")
+            _point_into(value, path, depth)
+
+
+_ANNOTATE: Final = "annotate the parameter (or return type) with its type, or pass plain JSON values."
+
+
+def _point_into(value: Any, path: str, depth: int) -> None:
+    """The fields of a dataclass, a struct or a pydantic model."""
+    fields = getattr(type(value), "__dataclass_fields__", None) or getattr(type(value), "model_fields", None)
+    for name in fields or getattr(type(value), "__struct_fields__", ()):
+        _point_at(getattr(value, name), f"{path}.{name}", plain=False, depth=depth + 1)
+    if fields is None:
+        try:
+            _encoder.encode(value)
+        except (TypeError, ValueError, msgspec.MsgspecError):
+            raise NotEncodable(
+                f"{path} is a {type(value).__name__}, which cannot be stored as JSON. "
+                "Pass an id or plain data instead of the object."
+            ) from None
+
+
+def _is_plain(annotation: Any) -> bool:
+    return annotation is Any or annotation is inspect.Parameter.empty or annotation is object
+
+
+class Shape:
+    """What one function takes and gives: its signature, made into JSON readers."""
+
+    def __init__(self, fn: Callable[..., Any], name: str) -> None:
+        self.signature = inspect.signature(fn)
+        try:
+            hints = typing.get_type_hints(fn, include_extras=True)
+        except NameError as error:
+            raise DefinitionError(
+                f"task {name!r}: the annotation {error.name!r} is not known at run time. Import it outside "
+                "of `if TYPE_CHECKING:`, since it is needed to read stored arguments."
+            ) from error
+        parameters = list(self.signature.parameters.values())
+        self._names = tuple(p.name for p in parameters)
+        self._simple = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
+        self._most = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+        self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        self._plain = frozenset(p.name for p in parameters if _is_plain(hints.get(p.name, Any)))
+        fields = [(p.name, _field_type(p, hints.get(p.name, Any))) for p in parameters]
+        returns = hints.get("return", Any)
+        self._plain_result = _is_plain(returns)
+        try:
+            self._reader = msgspec.json.Decoder(
+                msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True), dec_hook=_from_json
+            )
+            self._result = msgspec.json.Decoder(
+                Any if self._plain_result else returns, dec_hook=_from_json
+            )
+        except TypeError as error:
+            raise DefinitionError(f"task {name!r}: its annotations cannot be read from JSON: {error}") from error
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Arguments by parameter name, defaults filled in. TypeError as a plain call would raise it."""
+        if self._simple and len(args) <= self._most:
+            bound = {**self._defaults, **dict(zip(self._names, args, strict=False)), **kwargs}
+            if len(bound) == len(self._names) and not (
+                kwargs and (kwargs.keys() - self._names or kwargs.keys() & set(self._names[: len(args)]))
+            ):
+                return bound
+        arguments = self.signature.bind(*args, **kwargs)
+        arguments.apply_defaults()
+        return dict(arguments.arguments)
+
+    def encode_input(self, bound: dict[str, Any], limit: int) -> bytes:
+        """Canonical JSON of bound arguments, proved to be readable again."""
+        if not bound:
+            return b"{}"
+        for name in self._plain & bound.keys():
+            if type(bound[name]) not in (str, int, bool):
+                _point_at(bound[name], name, plain=True)
+        data = encode(bound, "arguments", limit=limit)
+        try:
+            self._reader.decode(data)
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+            raise NotEncodable(
+                f"an argument does not fit its annotation: {error}. The worker could not read it back."
+            ) from error
+        return data
+
+    def decode_input(self, data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments for the call."""
+        if data == b"{}" and not self._names:
+            return (), {}
+        try:
+            values = self._reader.decode(data)
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+            raise NotDecodable(
+                f"the stored arguments do not fit the function's signature: {error}. Was the function changed "
+                "while tasks were waiting? Keep old parameters, or give new ones a default."
+            ) from error
+        if self._simple:
+            return (), {name: getattr(values, name) for name in self._names}
+        arguments = self.signature.bind_partial()
+        arguments.arguments.update({name: getattr(values, name) for name in self._names})
+        return arguments.args, arguments.kwargs
+
+    def encode_result(self, value: Any, limit: int) -> bytes | None:
+        """None is stored as nothing at all."""
+        if value is None:
+            return None
+        return encode(value, "result", plain=self._plain_result and type(value) not in _PLAIN[:3], limit=limit)
+
+    def decode_result(self, data: bytes | None) -> Any:
+        """The result as the return annotation says."""
+        if data is None:
+            return None
+        try:
+            return self._result.decode(data)
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+            raise NotDecodable(f"the stored result does not fit the return annotation: {error}.") from error
+
+
+def _field_type(parameter: inspect.Parameter, annotation: Any) -> Any:
+    kind = Any if _is_plain(annotation) else annotation
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return tuple[kind, ...]
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return dict[str, kind]
+    return kind
+
+
+def decode_plain(data: bytes | None) -> Any:
+    """Stored JSON without a type to read it by."""
+    return None if data is None else msgspec.json.decode(data)

@@ -1,0 +1,1 @@
+"""What people write: tasks, and what a running task can ask."""

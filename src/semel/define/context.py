@@ -1,0 +1,72 @@
+"""What a running task can know of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from semel.contract.keys import effect_key as _effect_key
+from semel.errors import OutsideTask
+
+
+@dataclass(slots=True)
+class Running:
+    """The execution that runs here: `semel.current()`."""
+
+    id: str
+    key: str | None
+    name: str
+    kind: str
+    namespace: str
+    queue: str
+    attempt: int
+    max_attempts: int
+    generation: int
+    token: int
+    """The fencing token of this claim; it grows with every claim of the execution."""
+    cancelled: bool = False
+    """Someone asked to cancel it. Async tasks are interrupted; sync ones look here now and then."""
+    progress: str | None = None
+    stopping: bool = False
+    """The worker is stopping and has given up waiting for this task."""
+    _note: Callable[[Running], None] | None = field(default=None, repr=False)
+
+    def heartbeat(self, progress: object = None) -> None:
+        """Say how far it is. Cheap: the worker writes it down with its next heartbeat."""
+        self.progress = None if progress is None else str(progress)[:1000]
+        if self._note is not None:
+            self._note(self)
+
+    def effect_key(self, name: str) -> str:
+        """The key to hand to the outside world for the effect `name`, the same on every attempt."""
+        subject = self.key if self.key is not None else self.id
+        return _effect_key(self.namespace, self.kind, subject, self.generation, name)
+
+
+_running: ContextVar[Running] = ContextVar("semel_running")
+
+
+def current() -> Running:
+    """The execution that runs here. Raises OutsideTask where none does."""
+    running = _running.get(None)
+    if running is None:
+        raise OutsideTask(
+            "no task runs here. current() and effect_key() are for the body of a task that a worker runs; "
+            "in a test, use semel.testing.running(...)."
+        )
+    return running
+
+
+def effect_key(name: str) -> str:
+    """The idempotency key for an outside effect of this task.
+
+    It is made of the business key (`task_id`) and `name`, and stays the same through retries, crashes and a new run
+    after a failure. Two different effects in one task need two names.
+    """
+    return current().effect_key(name)
+
+
+def enter(running: Running) -> None:
+    """Make `running` the current execution of this context."""
+    _running.set(running)

@@ -1,0 +1,135 @@
+"""A task: a plain function, and how it wants to be run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from semel.codec import Shape
+from semel.contract.durations import Duration
+from semel.contract.keys import KEY_LENGTH, check_name
+from semel.contract.rates import Rate, parse_rate
+from semel.contract.retry import Retry
+from semel.errors import DefinitionError, InvalidValue
+from semel.settings import optional_duration
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+PRIORITY_BOUND = 1_000_000
+RESERVED = frozenset(
+    {"task_id", "workflow_id", "on_duplicate", "reuse", "priority", "delay", "run_at", "queue", "connection"}
+)
+"""Options of `enqueue`; a parameter of that name could never be given a value through it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R_co]):
+    """A task with its arguments, type-checked: what `charge.call("o-1", 9900)` makes."""
+
+    task: Task[..., R_co]
+    bound: dict[str, Any]
+
+
+class Task(Generic[P, R]):
+    """A decorated function. Calling it runs it here and now, as if it had never been decorated."""
+
+    def __init__(
+        self,
+        fn: Callable[P, Any],
+        *,
+        name: str | None,
+        queue: str,
+        retry: Retry | int | None,
+        timeout: Duration | None,
+        priority: int,
+        retention: Duration | None,
+        dedup_window: Duration | None,
+        rate_limit: str | Rate | None,
+        concurrency_key: str | Callable[..., str] | None,
+    ) -> None:
+        if not inspect.isfunction(fn):
+            raise DefinitionError(f"{fn!r} is not a function: decorate a plain `def` or `async def`.")
+        self.fn = fn
+        self.name = check_name(name or fn.__name__, "task name", KEY_LENGTH)
+        self.queue = check_name(queue, "queue")
+        self.retry = Retry(max_attempts=retry) if isinstance(retry, int) else retry or Retry()
+        self.timeout: timedelta | None = optional_duration(timeout, "timeout")
+        if self.timeout is not None and not self.timeout:
+            raise InvalidValue("timeout=0: give a positive duration, or leave it out for none.")
+        self.priority = check_priority(priority)
+        self.retention = optional_duration(retention, "retention")
+        self.dedup_window = optional_duration(dedup_window, "dedup_window")
+        self.rate_limit = None if rate_limit is None else parse_rate(rate_limit)
+        self.is_async = inspect.iscoroutinefunction(fn)
+        _refuse_what_cannot_run(fn, self.name)
+        self.shape = Shape(fn, self.name)
+        self._concurrency_key = concurrency_key
+        if isinstance(concurrency_key, str):
+            self._check_template(concurrency_key)
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name!r} on queue {self.queue!r}>"
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """Bind arguments for `enqueue`, strictly type-checked."""
+        return Call(self, self.shape.bind(args, kwargs))
+
+    @property
+    def keyed(self) -> bool:
+        """Does each call carry a concurrency key?"""
+        return self._concurrency_key is not None
+
+    def concurrency_key_of(self, bound: dict[str, Any]) -> str | None:
+        """The concurrency key of one call: calls that share it run one at a time."""
+        template = self._concurrency_key
+        if template is None:
+            return None
+        key = template.format(**bound) if isinstance(template, str) else template(**bound)
+        if not isinstance(key, str) or not 1 <= len(key) <= KEY_LENGTH or not key.isprintable():
+            raise InvalidValue(
+                f"task {self.name!r}: concurrency_key gave {key!r}; give 1 to {KEY_LENGTH} printable characters."
+            )
+        return key
+
+    def _check_template(self, template: str) -> None:
+        try:
+            template.format(**dict.fromkeys(self.shape.signature.parameters, ""))
+        except (KeyError, IndexError, ValueError) as error:
+            raise DefinitionError(
+                f"task {self.name!r}: concurrency_key={template!r} does not fit the parameters "
+                f"{tuple(self.shape.signature.parameters)}: {error!r}."
+            ) from error
+        except (AttributeError, TypeError):
+            return  # "{order.id}" needs the real argument; it is checked when one is enqueued
+
+
+def check_priority(priority: Any) -> int:
+    """Higher runs first; within bounds that every engine has."""
+    if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > PRIORITY_BOUND:
+        raise InvalidValue(
+            f"priority={priority!r}: give a whole number from -{PRIORITY_BOUND} to {PRIORITY_BOUND}."
+        )
+    return priority
+
+
+def _refuse_what_cannot_run(fn: Callable[..., Any], name: str) -> None:
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise DefinitionError(f"task {name!r} is a generator: return a value instead of yielding.")
+    for parameter in inspect.signature(fn).parameters.values():
+        if parameter.name in RESERVED:
+            raise DefinitionError(
+                f"task {name!r} has a parameter {parameter.name!r}, which is an option of enqueue(): "
+                f"rename the parameter, for instance to 'the_{parameter.name}'."
+            )
+        if parameter.name == "self":
+            raise DefinitionError(f"task {name!r} is a method: decorate a function at module level.")

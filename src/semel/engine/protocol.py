@@ -1,0 +1,194 @@
+"""The Engine protocol. An engine starts, finds, explains, cancels and serves executions.
+
+Nothing here speaks of tables or rows: the same verbs are served by SQLite, by PostgreSQL, and by a
+cluster that has neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from semel.contract.decision import Decision, Reuse
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo, Execution, Suppressed
+from semel.define.registry import Registry
+from semel.settings import QueueSettings, WorkerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A request for one execution. `id` is made by the caller, so that sending it twice is harmless."""
+
+    id: str
+    kind: str
+    name: str
+    key: str | None
+    queue: str
+    priority: int
+    payload: bytes
+    fingerprint: bytes
+    reuse: Reuse
+    max_attempts: int
+    retention: timedelta
+    window: timedelta
+    delay: timedelta | None = None
+    run_at: datetime | None = None
+    rate_limited: bool = False
+    """The task has a rate limit of its own, besides its queue's."""
+    concurrency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The answer: `id` is the execution that the caller shares or owns."""
+
+    id: str
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an execution ended."""
+
+    status: Status
+    output: bytes | None
+    error: ErrorInfo | None
+    expired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which executions to list; None matches all. Newest first, older than `before`."""
+
+    status: Status | None = None
+    queue: str | None = None
+    name: str | None = None
+    kind: str | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """A queue and the work in it."""
+
+    name: str
+    ready: int
+    running: int
+    delayed: int
+    settings: QueueSettings
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """A worker that holds a lease."""
+
+    id: int
+    name: str
+    queues: str
+    started_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that `semel doctor` looked at."""
+
+    ok: bool
+    what: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an engine can promise beyond the contract; printed in the docs' engine table."""
+
+    name: str
+    many_machines: bool
+    """Workers may run on several machines."""
+    pushes: bool
+    """Work and results are announced between processes rather than polled for."""
+
+
+class Worker(Protocol):
+    """Something that runs tasks until it is stopped."""
+
+    @property
+    def healthy(self) -> bool:
+        """Are all of its loops alive?"""
+
+    async def start(self) -> None:
+        """Take a lease and begin."""
+
+    async def stop(self, grace: timedelta | None = None) -> None:
+        """Take no new work, let running tasks finish within `grace`, give the rest back."""
+
+
+class Engine(Protocol):
+    """Where executions live."""
+
+    capabilities: Capabilities
+
+    async def start(self, request: Start) -> Admission:
+        """Ask for one execution. When this returns, the answer is committed."""
+
+    async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
+        """Ask for many, in as few commits as the engine can."""
+
+    async def get(self, id: str) -> Execution | None:
+        """An execution by id, or by the beginning of an id if only one begins so."""
+
+    async def find(self, kind: str, key: str) -> Execution | None:
+        """The newest execution under a key."""
+
+    async def list(self, which: Filter) -> list[Execution]:
+        """Executions, newest first."""
+
+    async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed], datetime]:
+        """Every execution under a key, every suppressed duplicate, and the time by the engine's clock."""
+
+    async def input_of(self, id: str) -> bytes | None:
+        """The input of an execution, while retention keeps it."""
+
+    async def outcome(self, id: str, timeout: float | None) -> Outcome | None:
+        """Wait until it has ended. None: it has not within `timeout`. A forgotten one is expired."""
+
+    async def cancel(self, id: str) -> Status | None:
+        """Cancel what waits, ask what runs to stop. The status afterwards; None: no such execution."""
+
+    async def redrive(self, id: str, new_id: str) -> str | None:
+        """Run a failed execution again as a new one. None if it did not fail, or its key has moved on."""
+
+    async def configure(self, queues: Mapping[str, QueueSettings]) -> None:
+        """Queue settings, for every worker."""
+
+    async def queues(self) -> list[QueueState]:
+        """Queues that exist, and what is in them."""
+
+    async def workers(self) -> list[WorkerState]:
+        """Workers that hold a lease."""
+
+    def worker(self, registry: Registry, queues: Sequence[str] | None, settings: WorkerSettings) -> Worker:
+        """A worker for these queues (None: all), not yet started."""
+
+    async def clean(self) -> int:
+        """Drop what is past its retention now; how many executions were looked at."""
+
+    async def migrate(self, progress: Callable[[str], None]) -> list[str]:
+        """Bring the engine's own structures up to date; what was applied."""
+
+    async def doctor(self) -> list[Finding]:
+        """Look at everything that could be wrong."""
+
+    async def close(self) -> None:
+        """Write down what is still in memory and let go."""
+
+
+class Observer(Protocol):
+    """Something that wants to know what an engine does: tracing, metrics, logs."""
+
+    def observe(self, verb: str, seconds: float, error: BaseException | None) -> None:
+        """One call of one verb has ended."""

@@ -1,0 +1,92 @@
+"""One attempt: from a claim to its ending, whatever the task does."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import traceback
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
+from semel.define.context import Running, enter
+from semel.define.task import Task
+from semel.engines.journal.claiming import Claim
+from semel.engines.journal.reading import dump_error
+from semel.engines.journal.settling import Ending
+from semel.engines.journal.threads import Threads
+from semel.errors import InputError
+
+LONGEST_MESSAGE = 10_000
+LONGEST_TRACEBACK = 50_000
+
+
+class Interrupted(Exception):
+    """The worker stops: this attempt does not count and the task goes back to its lane."""
+
+
+async def attempt(task: Task[..., Any], claim: Claim, running: Running, threads: Callable[[], Threads], limit: int) -> Ending:
+    """Run the task once. Never raises, except Interrupted and only when the worker itself stops."""
+    enter(running)
+    clock = None
+    try:
+        args, kwargs = task.shape.decode_input(claim.input)
+        if task.timeout is None:
+            value = await _call(task, args, kwargs, threads)
+        else:
+            async with asyncio.timeout(task.timeout.total_seconds()) as clock:
+                value = await _call(task, args, kwargs, threads)
+        return Ending(claim, Status.COMPLETED, task.shape.encode_result(value, limit))
+    except asyncio.CancelledError as error:
+        if running.stopping:
+            raise Interrupted from None
+        if running.cancelled:
+            return Ending(claim, Status.CANCELLED)
+        return _failed(task, claim, error, Status.FAILED)
+    except TimeoutError as error:
+        late = clock is not None and clock.expired()
+        return _failed(task, claim, error, Status.TIMED_OUT if late else Status.FAILED)
+    except BaseException as error:  # also SystemExit and KeyboardInterrupt: a task must not take the worker with it
+        return _failed(task, claim, error, Status.FAILED)
+
+
+async def _call(task: Task[..., Any], args: Any, kwargs: Any, threads: Callable[[], Threads]) -> Any:
+    if task.is_async:
+        return await task.fn(*args, **kwargs)
+    return await threads().run(copy_context(), partial(task.fn, *args, **kwargs))
+
+
+def _failed(task: Task[..., Any], claim: Claim, error: BaseException, status: Status) -> Ending:
+    """Another attempt, or the end. What cannot be encoded or decoded will not be by another attempt either."""
+    names = [f"{c.__module__}.{c.__qualname__}" for c in type(error).__mro__] + [c.__name__ for c in type(error).__mro__]
+    hopeless = isinstance(error, InputError) or task.retry.hopeless(names)
+    data = dump_error(describe(error, status, task))
+    if claim.attempt < claim.max_attempts and not hopeless:
+        return Ending(claim, status, error=data, retry_in=task.retry.delay(claim.attempt, random.random()))
+    return Ending(claim, status, error=data)
+
+
+def describe(error: BaseException, status: Status, task: Task[..., Any]) -> ErrorInfo:
+    """An exception as data, with text that every database can hold."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    message = _text(error)
+    if status is Status.TIMED_OUT and task.timeout is not None:
+        message = f"ran longer than its timeout of {task.timeout.total_seconds():g} s"
+    lines = traceback.format_exception(error)
+    return ErrorInfo(_clean(name, 500), _clean(message, LONGEST_MESSAGE), _clean("".join(lines), LONGEST_TRACEBACK))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:
+        return f"(its message cannot be read: {type(broken).__name__})"
+
+
+def _clean(text: str, most: int) -> str:
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= most else f"{text[: most // 2]}\n… {len(text) - most:,} characters …\n{text[-most // 2 :]}"

@@ -1,0 +1,281 @@
+"""The journal engine: the Engine protocol on a store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+from semel.contract.lifecycle import Status
+from semel.contract.rates import parse_rate
+from semel.contract.records import Execution, Suppressed
+from semel.define.registry import Registry
+from semel.engine.protocol import (
+    Admission,
+    Capabilities,
+    Filter,
+    Finding,
+    Outcome,
+    QueueState,
+    Start,
+    Worker,
+    WorkerState,
+)
+from semel.engines.journal import cleaning, control, leasing, migrating, reading
+from semel.engines.journal.admission import Admissions
+from semel.engines.journal.coalesce import Coalescer
+from semel.engines.journal.hub import Hub
+from semel.engines.journal.lanes import Lanes
+from semel.engines.journal.patience import persistently
+from semel.engines.journal.script import Store
+from semel.engines.journal.times import from_micros, micros, span
+from semel.engines.journal.worker import JournalWorker
+from semel.errors import EngineUnavailable, MigrationNeeded
+from semel.settings import QueueSettings, WorkerSettings
+
+log = logging.getLogger("semel.journal")
+POLL = 1.0
+SLOWEST_POLL = 10.0
+
+
+class JournalEngine:
+    """Executions in a database, for one namespace and one event loop."""
+
+    def __init__(
+        self, store: Store, capabilities: Capabilities, namespace: str, *, auto_migrate: bool, max_payload: int,
+        own_store: bool = True,
+    ) -> None:  # fmt: skip
+        self.capabilities = capabilities
+        self._store = store
+        self._namespace = namespace
+        self._auto_migrate = auto_migrate
+        self._max_payload = max_payload
+        self._own_store = own_store
+        self._hub = Hub()
+        self._lanes = Lanes(store, namespace)
+        self._admissions = Admissions(store, namespace, self._lanes, self._hub)
+        self._outcomes: Coalescer[str, Outcome | None] = Coalescer(self._read_outcomes, 1000)
+        self._opening: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Check the tables once; every verb calls this first."""
+        if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
+            self._opening = asyncio.create_task(self._open())
+        await asyncio.shield(self._opening)
+
+    async def _open(self) -> None:
+        applied = await persistently(self._store.run, migrating.applied)
+        missing = migrating.missing(self._store.migrations, applied)
+        if missing and not self._auto_migrate:
+            raise MigrationNeeded(
+                f"the database is at migration {max(applied, default=0)}, this Semel needs {missing[-1][0]}. "
+                "Run: semel migrate (or pass auto_migrate=True)."
+            )
+        if missing:
+            await self.migrate(lambda _: None)
+
+    async def _listen(self) -> None:
+        """Begin to hear from other processes; only what waits for something needs it."""
+        if self._listening is None or (self._listening.done() and self._listening.exception() is not None):
+            self._listening = asyncio.create_task(self._store.listen(self._hub))
+        await asyncio.shield(self._listening)
+
+    async def start(self, request: Start) -> Admission:
+        """See Engine."""
+        if self._opening is None or not self._opening.done():
+            await self.open()
+        return await self._admissions.start(request)
+
+    async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
+        """See Engine."""
+        await self.open()
+        answers = []
+        for answer in await self._admissions.start_many(requests):
+            if isinstance(answer, BaseException):
+                raise answer
+            answers.append(answer)
+        return answers
+
+    async def get(self, id: str) -> Execution | None:
+        """See Engine."""
+        await self.open()
+        return await persistently(self._store.run, reading.get, self._namespace, id)
+
+    async def find(self, kind: str, key: str) -> Execution | None:
+        """See Engine."""
+        await self.open()
+        return await persistently(self._store.run, reading.find, self._namespace, kind, key)
+
+    async def list(self, which: Filter) -> list[Execution]:
+        """See Engine."""
+        await self.open()
+        return await persistently(self._store.run, reading.recent, self._namespace, which)
+
+    async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed], datetime]:
+        """See Engine."""
+        await self.open()
+        await self._admissions.write_counts()
+        executions, suppressed, now = await persistently(
+            self._store.run, reading.explain, self._namespace, kind, key
+        )
+        return executions, suppressed, from_micros(now)
+
+    async def input_of(self, id: str) -> bytes | None:
+        """See Engine."""
+        await self.open()
+        return await persistently(self._store.run, reading.input_of, self._namespace, id)
+
+    async def outcome(self, id: str, timeout: float | None) -> Outcome | None:
+        """See Engine."""
+        await self.open()
+        await self._listen()
+        loop = asyncio.get_running_loop()
+        end = None if timeout is None else loop.time() + timeout
+        poll = POLL
+        with self._hub.watching(id) as news:
+            while True:
+                news.clear()
+                ended = await self._outcomes.add(id)
+                if ended is not None:
+                    return ended
+                left = poll if end is None else min(poll, end - loop.time())
+                if left <= 0:
+                    return None
+                await asyncio.wait([waiting := asyncio.ensure_future(news.wait())], timeout=left)
+                waiting.cancel()
+                poll = min(SLOWEST_POLL, poll * 1.5)
+
+    async def _read_outcomes(self, ids: Sequence[str]) -> list[Outcome | None | BaseException]:
+        ended = await persistently(self._store.run, reading.outcomes, list(ids))
+        unknown = [id_ for id_ in ids if id_ not in ended]
+        alive = await persistently(self._store.run, reading.present, unknown) if unknown else set()
+        forgotten = Outcome(Status.COMPLETED, None, None, expired=True)
+        return [ended.get(id_) or (None if id_ in alive else forgotten) for id_ in ids]
+
+    async def cancel(self, id: str) -> Status | None:
+        """See Engine."""
+        await self.open()
+        status = await persistently(self._store.run, control.cancel, self._namespace, id)
+        if status is Status.RUNNING:
+            self._hub.cancel(id)
+        elif status is Status.CANCELLED:
+            self._hub.done([id])
+        return status
+
+    async def redrive(self, id: str, new_id: str) -> str | None:
+        """See Engine."""
+        await self.open()
+        redriven = await self._store.run(control.redrive, self._namespace, id, new_id)
+        self._hub.work(())
+        return redriven
+
+    async def configure(self, queues: Mapping[str, QueueSettings]) -> None:
+        """See Engine."""
+        await self.open()
+        rows = [
+            (
+                name,
+                None if s.rate_limit is None else str(s.rate_limit),
+                s.concurrency,
+                None if s.retention is None else micros(s.retention),
+                None if s.dedup_window is None else micros(s.dedup_window),
+            )
+            for name, s in queues.items()
+        ]
+        if rows:
+            await persistently(self._store.run, control.set_queues, self._namespace, rows)
+
+    async def queues(self) -> list[QueueState]:
+        """See Engine."""
+        await self.open()
+        depths, limits, _ = await persistently(self._store.run, reading.overview, self._namespace)
+        settings = {
+            name: QueueSettings(
+                None if retention is None else span(retention),
+                None if window is None else span(window),
+                None if rate is None else parse_rate(rate),
+                concurrency,
+            )
+            for name, rate, concurrency, retention, window in limits
+        }
+        found = {name: (int(a or 0), int(b or 0), int(c or 0)) for name, a, b, c in depths}
+        names = sorted(found.keys() | settings.keys())
+        return [
+            QueueState(name, *found.get(name, (0, 0, 0)), settings=settings.get(name, QueueSettings()))
+            for name in names
+        ]
+
+    async def workers(self) -> list[WorkerState]:
+        """See Engine."""
+        await self.open()
+        _, _, rows = await persistently(self._store.run, reading.overview, self._namespace)
+        return [
+            WorkerState(id_, name, queues, from_micros(started), from_micros(expires))
+            for id_, name, queues, started, expires, _ in rows
+        ]
+
+    def worker(self, registry: Registry, queues: Sequence[str] | None, settings: WorkerSettings) -> Worker:
+        """See Engine."""
+        return JournalWorker(
+            self._store, self._namespace, self._hub, registry, queues, settings, self._max_payload, self._ready_to_serve
+        )
+
+    async def clean(self) -> int:
+        """See Engine."""
+        await self.open()
+        looked = 0
+        while True:
+            slips, executions = await self._store.run(cleaning.clean)
+            looked += executions
+            if not slips:
+                return looked
+
+    async def migrate(self, progress: Callable[[str], None]) -> list[str]:
+        """See Engine."""
+        await persistently(self._store.run, migrating.begin)
+        applied = await persistently(self._store.run, migrating.applied)
+        done = []
+        for migration in migrating.missing(self._store.migrations, applied):
+            label = f"{migration[0]:04}_{migration[1]}"
+            progress(label)
+            if await persistently(self._store.run, migrating.apply, migration):
+                done.append(label)
+        return done
+
+    async def doctor(self) -> list[Finding]:
+        """See Engine."""
+        findings = [Finding(*row) for row in await self._store.check()]
+        applied = await self._store.run(migrating.applied)
+        missing = migrating.missing(self._store.migrations, applied)
+        at = f"at {max(applied, default=0)}, newest is {self._store.migrations[-1][0]}"
+        findings.append(Finding(not missing, "migrations", at + (": run semel migrate" if missing else "")))
+        if missing:
+            return findings
+        now = await self._store.run(reading.clock)
+        skew = abs(now / 1e6 - datetime.now().timestamp())
+        findings.append(Finding(skew < 5, "clock", f"this machine is {skew:.1f} s off the database's clock"))
+        workers = await self.workers()
+        findings.append(Finding(True, "workers", f"{len(workers)} with a lease"))
+        late = [w.name for w in workers if w.expires_at < from_micros(now)]
+        findings.append(Finding(not late, "leases", f"run out: {', '.join(late)}" if late else "all current"))
+        failed = len(await self.list(Filter(status=Status.FAILED, limit=1000)))
+        findings.append(Finding(True, "failed executions", f"{failed if failed < 1000 else 'over 1000'}"))
+        return findings
+
+    async def close(self) -> None:
+        """See Engine."""
+        try:
+            if self._opening is not None:
+                await self._admissions.close()
+        except EngineUnavailable as error:
+            log.warning("counts of suppressed duplicates could not be written: %s", error.message)
+        finally:
+            if self._own_store:
+                await self._store.close()
+
+    async def _ready_to_serve(self) -> None:
+        """Tables checked and listening."""
+        await self.open()
+        await self._listen()

@@ -1,0 +1,172 @@
+"""The heart of a worker: renews the lease, buries the dead, wakes what is due, cleans up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from semel.define.context import Running
+from semel.engines.journal.cleaning import clean
+from semel.engines.journal.leasing import (
+    MOST_AT_ONCE,
+    Pulse,
+    adopt_orphans,
+    find_cancelled,
+    promote,
+    pulse,
+    recover,
+)
+from semel.engines.journal.times import micros
+from semel.errors import LeaseLost
+
+if TYPE_CHECKING:
+    from semel.engines.journal.worker import JournalWorker
+
+log = logging.getLogger("semel.worker")
+SHORTEST = 0.005
+
+
+class Heart:
+    """One beat is one statement, unless there is something to do."""
+
+    def __init__(self, worker: JournalWorker) -> None:
+        self._worker = worker
+        self._alarm = asyncio.Event()
+        self._next = 0.0
+        self._last = time.monotonic()
+        self._lanes = -1
+        self._notes: dict[int, Running] = {}
+        self._looking_for_cancels = False
+        self._idle_at_last_beat = False
+        self._clean_at = time.monotonic() + random.uniform(0, min(60.0, self._clean_every()))
+
+    @property
+    def beating(self) -> bool:
+        """Has it beaten within the lease?"""
+        return time.monotonic() - self._last < self._worker.settings.lease.total_seconds()
+
+    def note(self, running: Running) -> None:
+        """A task has progress to report; also called from threads."""
+        self._notes[running.token] = running
+
+    def due(self, at: int) -> None:
+        """Something becomes ready at this time."""
+        self.due_in(at / 1_000_000 - time.time())
+
+    def due_in(self, seconds: float) -> None:
+        """Something becomes ready in so many seconds: beat then."""
+        at = time.monotonic() + max(SHORTEST, seconds)
+        if at < self._next:
+            self._next = at
+            self._alarm.set()
+
+    def cancel_came(self, id_: str) -> None:
+        """Someone wants an execution cancelled ("": perhaps): see whether it is one of ours."""
+        worker = self._worker
+        ours = any(claim.execution == id_ for claim, _, _ in worker.running.values()) if id_ else worker.running
+        if ours and not self._looking_for_cancels:
+            self._looking_for_cancels = True
+            asyncio.get_running_loop().create_task(self._find_cancels())
+
+    async def _find_cancels(self) -> None:
+        worker = self._worker
+        held = [(claim.lane, claim.seq) for claim, _, _ in worker.running.values()]
+        try:
+            if held:
+                self._interrupt(await worker.store.run(find_cancelled, worker.id, held))
+        finally:
+            self._looking_for_cancels = False
+
+    def _interrupt(self, ids: list[str]) -> None:
+        wanted = set(ids)
+        for claim, running, task in list(self._worker.running.values()):
+            if claim.execution in wanted and not running.cancelled:
+                running.cancelled = True
+                if self._worker.registry[claim.name].is_async:
+                    task.cancel()
+
+    async def beat(self) -> None:
+        """One beat, and a rest until the next thing that is due."""
+        worker = self._worker
+        state = await self._pulse()
+        self._last = time.monotonic()
+        if state.lanes != self._lanes:
+            self._lanes = state.lanes
+            await worker.intake.refresh()
+            worker.wake.set()
+        if state.next_expiry is not None and state.next_expiry < state.now:
+            worker.hub.work(await worker.store.run(recover))
+        if state.next_due is not None and state.next_due <= state.now:
+            await self._promote()
+        if state.work and worker.room > 0:
+            if self._idle_at_last_beat and not worker.running:
+                # There was work and nobody told us: the announcements do not arrive.
+                await worker.store.relisten()
+            worker.wake.set()
+        self._idle_at_last_beat = not worker.running
+        if time.monotonic() >= self._clean_at:
+            await self._clean()
+        await self._rest(state)
+
+    async def _pulse(self) -> Pulse:
+        worker = self._worker
+        notes, self._notes = self._notes, {}
+        held = {seq: (claim.lane, seq) for seq, (claim, _, _) in worker.running.items()}
+        progress = [(*held[seq], note.progress) for seq, note in notes.items() if seq in held]
+        state, cancelled = await worker.store.run(
+            pulse, worker.id, micros(worker.settings.lease), worker.intake.ids, worker.names, progress,
+            list(held.values()),
+        )  # fmt: skip
+        if state is None:
+            raise LeaseLost(f"worker {worker.name} was silent for longer than its lease")
+        self._interrupt(cancelled)
+        return state
+
+    async def _promote(self) -> None:
+        while True:
+            lanes = await self._worker.store.run(promote, MOST_AT_ONCE)
+            if lanes:
+                self._worker.hub.work(set(lanes))
+            if len(lanes) < MOST_AT_ONCE:
+                return
+
+    async def _clean(self) -> None:
+        """All that is due, in small batches, others between them."""
+        worker = self._worker
+        looked = 0
+        worker.hub.work(await worker.store.run(adopt_orphans))
+        while True:
+            slips, executions = await worker.store.run(clean)
+            looked += executions
+            if not slips:
+                break
+            await asyncio.sleep(0)
+        if looked:
+            log.info("retention: looked at %d finished executions", looked)
+        self._clean_at = time.monotonic() + self._clean_every() * random.uniform(0.9, 1.1)
+
+    def _clean_every(self) -> float:
+        """Hourly unless something this worker runs is kept for less than that."""
+        kept = [task.retention for task in self._worker.registry if task.retention is not None]
+        shortest = max(min(kept, default=timedelta.max), timedelta(seconds=5))
+        return min(self._worker.settings.clean_every, shortest).total_seconds()
+
+    async def _rest(self, state: Pulse) -> None:
+        """Until a third of the lease has passed, or until something is due, whichever is first."""
+        pause = self._worker.settings.lease.total_seconds() / 3
+        if state.next_expiry is not None:
+            # A little late and uneven, so that not every worker gets up for the same funeral.
+            pause = min(pause, (state.next_expiry - state.now) / 1e6 + random.uniform(0.05, 0.5))
+        if state.next_due is not None and state.next_due > state.now:
+            pause = min(pause, (state.next_due - state.now) / 1e6)
+        self._next = time.monotonic() + max(SHORTEST, pause)
+        while (left := self._next - time.monotonic()) > 0:
+            self._alarm.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._alarm.wait()

@@ -1,0 +1,173 @@
+"""Which lanes a worker serves, in which order, and through which gates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from semel.contract.rates import Rate, parse_rate
+from semel.engines.journal.claiming import Claim, Gate, Lane, claim, claim_guarded, load_lanes
+from semel.engines.journal.control import wake
+
+if TYPE_CHECKING:
+    from semel.engines.journal.worker import JournalWorker
+
+RESCAN_AFTER = 1.0
+RESCAN_SHARE = 50
+"""A look from the very front of the lanes may take at most one fiftieth of the time."""
+
+
+class Intake:
+    """The lanes of one worker.
+
+    It remembers how far into each lane it has looked (`low`), so that neither claimed nor deleted rows are
+    passed over again and again. Work that was committed late, behind that point, is found by looking
+    from the front again: when there seems to be nothing, and every second or so.
+    """
+
+    def __init__(self, worker: JournalWorker) -> None:
+        self._worker = worker
+        self._lanes: dict[int, Lane] = {}
+        self._gates: dict[int, Gate] = {}
+        self._suspects: set[int] = set()
+        self._plain: list[Lane] = []
+        self._steps: list[list[Lane]] = []
+        self._rescan_at = 0.0
+        self._stale = False
+        self._foreign: set[int] = set()
+        """Lanes of other queues or namespaces, which were looked up and are not ours."""
+        self.busy = False
+        """The last look found as much as was asked for."""
+        self.wait: float | None = None
+        """Seconds until a bucket has a token again."""
+
+    @property
+    def ids(self) -> list[int]:
+        """The lanes served."""
+        return list(self._lanes)
+
+    def queue_of(self, lane: int) -> str:
+        """The queue a lane belongs to."""
+        return self._lanes[lane].queue
+
+    def concerns(self, lanes: Iterable[int]) -> bool:
+        """Is one of these ours, or new to us? No lanes means: some lane."""
+        mentioned = False
+        for lane in lanes:
+            mentioned = True
+            if lane in self._lanes:
+                return True
+            if lane not in self._foreign:
+                self._foreign.add(lane)  # until the next refresh says otherwise
+                self._stale = True
+                return True
+        return not mentioned
+
+    async def refresh(self) -> None:
+        """Read lanes and limits anew."""
+        self._stale = False
+        worker = self._worker
+        rows, limits = await worker.store.run(load_lanes, worker.namespace, worker.queues)
+        rates = {name: (rate, concurrency) for name, rate, concurrency, _, _ in limits}
+        lanes = {}
+        for id_, queue, priority, task, keyed, suspect in rows:
+            old = self._lanes.get(id_)
+            lanes[id_] = old or Lane(id_, queue, priority, task, bool(keyed), bool(suspect))
+        self._lanes = lanes
+        self._foreign -= lanes.keys()
+        self._gates = {}
+        for lane in lanes.values():
+            gate = self._gate(lane, *rates.get(lane.queue, (None, None)))
+            if gate is not None:
+                self._gates[lane.id] = gate
+        self._steps = self._plan(lanes.values())
+
+    def _gate(self, lane: Lane, rate: str | None, concurrency: int | None) -> Gate | None:
+        rates: list[tuple[str, Rate]] = []
+        if rate is not None:
+            rates.append((f"queue:{lane.queue}", parse_rate(rate)))
+        task = self._worker.registry.get(lane.task) if lane.task else None
+        if task is not None and task.rate_limit is not None:
+            rates.append((f"task:{lane.task}", task.rate_limit))
+        if not rates and concurrency is None and not lane.keyed:
+            return None
+        return Gate(tuple(rates), None if concurrency is None else (f"queue:{lane.queue}", concurrency))
+
+    def _plan(self, lanes: Iterable[Lane]) -> list[list[Lane]]:
+        """Neighbouring plain lanes are asked in one statement, each guarded or suspect one by itself."""
+        steps: list[list[Lane]] = []
+        together = False
+        for lane in lanes:
+            plain = lane.id not in self._gates and not lane.suspect
+            if plain and together:
+                steps[-1].append(lane)
+            else:
+                steps.append([lane])
+            together = plain
+        return steps
+
+    async def take(self, room: int) -> list[Claim]:
+        """Up to `room` tasks, higher priorities first."""
+        if self._stale:
+            await self.refresh()
+        began = time.monotonic()
+        rescan = began >= self._rescan_at
+        claims = await self._look(room, rescan)
+        if not claims and not rescan:
+            rescan, began = True, time.monotonic()
+            claims = await self._look(room, rescan)
+        if rescan:
+            took = time.monotonic() - began
+            self._rescan_at = time.monotonic() + max(RESCAN_AFTER, took * RESCAN_SHARE)
+        self.busy = len(claims) >= room
+        return claims
+
+    async def _look(self, room: int, rescan: bool) -> list[Claim]:
+        claims: list[Claim] = []
+        waits: list[float] = []
+        for step in self._steps:
+            left = room - len(claims)
+            if left <= 0:
+                break
+            first = step[0]
+            if first.suspect:
+                left = 0 if self._suspects else 1
+            if left and first.id in self._gates:
+                claims += await self._guarded(first, left, waits)
+            elif left:
+                claims += await self._direct(step, left, rescan)
+            if first.suspect:
+                self._suspects.update(c.seq for c in claims if c.lane == first.id)
+        self.wait = min(waits, default=None)
+        return claims
+
+    async def _direct(self, lanes: list[Lane], room: int, rescan: bool) -> list[Claim]:
+        worker = self._worker
+        lows = [0 if rescan else lane.low for lane in lanes]
+        found = await worker.store.run(claim, worker.id, [lane.id for lane in lanes], lows, worker.names, room)
+        for one in found:
+            lane = self._lanes[one.lane]
+            lane.low = max(lane.low, one.seq)
+        return found
+
+    async def _guarded(self, lane: Lane, room: int, waits: list[float]) -> list[Claim]:
+        worker = self._worker
+        taken = await worker.store.run(
+            claim_guarded, worker.namespace, worker.id, lane, self._gates[lane.id], worker.names, room
+        )
+        lane.after_key = taken.after_key
+        if taken.wait is not None:
+            waits.append(taken.wait)
+        return taken.claims
+
+    async def freed(self, claims: list[Claim]) -> None:
+        """Tasks have ended: guarded lanes may now give out more, here and elsewhere."""
+        lanes = set()
+        for one in claims:
+            self._suspects.discard(one.seq)
+            if one.lane in self._gates or (one.lane in self._lanes and self._lanes[one.lane].suspect):
+                lanes.add(one.lane)
+        for lane in lanes:
+            self._worker.wake.set()
+            await self._worker.store.run(wake, lane)

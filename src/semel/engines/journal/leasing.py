@@ -1,0 +1,117 @@
+"""Leases: one heartbeat for a worker, and what happens to the tasks of one that stopped beating."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
+from semel.engines.journal.lanes import lane_id
+from semel.engines.journal.reading import dump_error
+from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
+
+SUSPECT_AFTER = 2
+"""A task whose worker died this often runs alone from then on."""
+MOST_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What a worker learns with its heartbeat; times in microseconds, None where there is nothing."""
+
+    now: int
+    next_expiry: int | None
+    next_due: int | None
+    next_slip: int | None
+    work: bool
+    lanes: int
+
+
+@procedure(Line.CONTROL, atomic=True)
+def register(namespace: str, name: str, queues: str, lease: int) -> Script[int]:
+    """A new lease; its number is this worker's for as long as it beats."""
+    return int((yield Ask("register_worker", (namespace, name, queues, lease)))[0][0])
+
+
+@procedure(Line.CONTROL, atomic=True)
+def pulse(
+    worker: int, lease: int, lanes: list[int], names: list[str], progress: list[Row], held: list[Row]
+) -> Script[tuple[Pulse | None, list[str]]]:
+    """Renew the lease, write down progress, learn of cancellations. None: the lease is lost."""
+    if progress:
+        yield Each("note_progress", progress, (worker,))
+    rows = yield Ask("pulse", (worker, lease, lanes, names))
+    cancelled = (yield Each("cancels", held, (worker,))) if held and rows else []
+    return (Pulse(*rows[0]) if rows else None), [row[0] for row in cancelled]
+
+
+@procedure(Line.CONTROL, atomic=True)
+def find_cancelled(worker: int, held: list[Row]) -> Script[list[str]]:
+    """Which of these claims someone wants cancelled."""
+    return [row[0] for row in (yield Each("cancels", held, (worker,)))]
+
+
+@procedure(Line.CONTROL, atomic=True)
+def promote(limit: int) -> Script[list[int]]:
+    """Make due tasks ready; their lanes, one for each task."""
+    return [int(row[0]) for row in (yield Ask("promote", (limit,))) if row[0]]
+
+
+@procedure(Line.CONTROL)
+def recover() -> Script[list[int]]:
+    """Bury workers whose lease ran out and put their tasks back; the lanes, one for each task."""
+    dead = yield Ask("bury_workers")
+    return (yield from _take_back({row[0]: row[1] for row in dead}))
+
+
+@procedure(Line.CONTROL)
+def retire(worker: int, name: str) -> Script[list[int]]:
+    """A worker leaves: what it still holds goes back, its lease ends."""
+    yield Ask("retire_worker", (worker,))
+    return (yield from _take_back({worker: name}))
+
+
+@procedure(Line.CONTROL)
+def adopt_orphans() -> Script[list[int]]:
+    """Put back claims that no lease covers."""
+    owners = yield Ask("orphans")
+    return (yield from _take_back({row[0]: "unknown" for row in owners}))
+
+
+def _take_back(dead: dict[int, str]) -> Script[list[int]]:
+    """Out of dead hands: cancelled if someone asked for it, ended if it has no attempt left, else ready again."""
+    if not dead:
+        return []
+    lost = yield Ask("take_back", (list(dead),))
+    ended: list[Row] = []
+    back: list[Row] = []
+    for execution, lane, name, attempt, most, crashes, concurrency_key, cancel, owner in lost:
+        if cancel:
+            ended.append((execution, Status.CANCELLED.value, None, attempt))
+        elif attempt >= most:
+            ended.append((execution, Status.FAILED.value, _lost_with(dead[owner], attempt), attempt))
+        else:
+            if crashes + 1 >= SUSPECT_AFTER:
+                lane = yield from _suspect_lane(lane)
+            back.append((lane, execution, name, attempt, most, crashes + 1, concurrency_key))
+    if ended:
+        yield Each("end", ended)
+    if back:
+        yield Each("put_back", back)
+    return [row[0] for row in back]
+
+
+def _suspect_lane(lane: int) -> Script[int]:
+    namespace, queue, priority, task, keyed, _ = (yield Ask("lane_by_id", (lane,)))[0]
+    return (yield from lane_id(namespace, (queue, priority, task, bool(keyed), True)))
+
+
+def _lost_with(worker: str, attempt: int) -> bytes:
+    times = "once" if attempt == 1 else f"{attempt} times"
+    return dump_error(
+        ErrorInfo(
+            "semel.WorkerLost",
+            f"the worker died or went silent while running this task ({times}; last: {worker}), "
+            "and no attempt is left.",
+        )
+    )

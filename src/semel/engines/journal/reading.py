@@ -1,0 +1,127 @@
+"""Rows to records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from semel.contract.decision import Reason
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo, Execution, Suppressed
+from semel.engine.protocol import Filter, Outcome
+from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
+from semel.engines.journal.times import from_micros, optional, span
+
+_DEAD = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
+
+
+def dump_error(error: ErrorInfo) -> bytes:
+    """An error as it is stored."""
+    return msgspec.json.encode(error)
+
+
+def load_error(data: bytes | None) -> ErrorInfo | None:
+    """An error as it was stored."""
+    return None if data is None else msgspec.json.decode(data, type=ErrorInfo)
+
+
+def execution(row: Row) -> Execution:
+    """One row of the view, as `get`, `find`, `recent` and `history` select it."""
+    (
+        id_, kind, name, key, queue, priority, status, attempt, most, created, run_at, started, finished, retention,
+        window, generation, previous, worker, progress, cancel, error, stripped,
+    ) = row  # fmt: skip
+    return Execution(
+        id=id_, kind=kind, name=name, key=key, queue=queue, priority=priority, status=Status(status),
+        attempt=attempt, max_attempts=most, created_at=from_micros(created), run_at=optional(run_at),
+        started_at=optional(started), finished_at=optional(finished), retention=span(retention),
+        window=span(window), generation=generation, previous_id=previous, worker=worker, progress=progress,
+        cancel_requested=bool(cancel), error=load_error(error), expired=bool(stripped),
+    )  # fmt: skip
+
+
+@procedure(Line.READ, atomic=True)
+def get(namespace: str, id_: str) -> Script[Execution | None]:
+    """By id, or by the beginning of one."""
+    if len(id_) < 32:
+        ids = yield Ask("ids_like", (namespace, id_, id_ + "g"))
+        if len(ids) != 1:
+            return None
+        id_ = ids[0][0]
+    rows = yield Ask("get", (namespace, id_))
+    return execution(tuple(rows[0])) if rows else None
+
+
+@procedure(Line.READ, atomic=True)
+def find(namespace: str, kind: str, key: str) -> Script[Execution | None]:
+    """The newest under a key."""
+    rows = yield Ask("find", (namespace, kind, key))
+    return execution(tuple(rows[0])) if rows else None
+
+
+@procedure(Line.READ, atomic=True)
+def recent(namespace: str, which: Filter) -> Script[list[Execution]]:
+    """Newest first; live ones and dead ones are found without looking at the rest."""
+    query = "recent"
+    if which.status in _DEAD:
+        query = "recent_dead"
+    elif which.status is not None and which.status.live:
+        query = "recent_live"
+    status = None if which.status is None else which.status.value
+    rows = yield Ask(
+        query, (namespace, which.before, which.queue, which.name, which.kind, status, which.limit)
+    )
+    return [execution(tuple(row)) for row in rows]
+
+
+@procedure(Line.READ)
+def explain(namespace: str, kind: str, key: str) -> Script[tuple[list[Execution], list[Suppressed], int]]:
+    """Everything under a key."""
+    rows = yield Ask("history", (namespace, kind, key))
+    executions = [execution(tuple(row)) for row in rows]
+    suppressed = []
+    for one in executions:
+        for id_, reason, times, first, last in (yield Ask("suppressed", (one.id,))):
+            suppressed.append(
+                Suppressed(id_, Reason(reason), times, from_micros(first), from_micros(last))
+            )
+    now = (yield Ask("clock"))[0][0]
+    return executions, suppressed, now
+
+
+@procedure(Line.READ, atomic=True)
+def input_of(namespace: str, id_: str) -> Script[bytes | None]:
+    """The stored input."""
+    rows = yield Ask("input", (namespace, id_))
+    return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
+
+
+@procedure(Line.READ, atomic=True)
+def outcomes(ids: list[str]) -> Script[dict[str, Outcome]]:
+    """How these ended, those that have."""
+    found = {}
+    for id_, status, output, error, stripped in (yield Each("outcomes", [(i,) for i in ids])):
+        found[id_] = Outcome(Status(status), output, load_error(error), bool(stripped))
+    return found
+
+
+@procedure(Line.READ, atomic=True)
+def present(ids: list[str]) -> Script[set[str]]:
+    """Which of these exist at all."""
+    return {row[0] for row in (yield Each("present", [(i,) for i in ids]))}
+
+
+@procedure(Line.READ)
+def overview(namespace: str) -> Script[tuple[list[Row], list[Row], list[Row]]]:
+    """Depths and limits of queues, and workers."""
+    depths: list[Any] = yield Ask("queue_depths", (namespace,))
+    limits: list[Any] = yield Ask("limits", (namespace,))
+    workers: list[Any] = yield Ask("workers", (namespace,))
+    return depths, limits, workers
+
+
+@procedure(Line.CONTROL, atomic=True)
+def clock() -> Script[int]:
+    """The time by the database."""
+    return int((yield Ask("clock"))[0][0])

@@ -1,0 +1,268 @@
+"""The worker: claims, runs, settles. Its heartbeat, recovery and cleaning are in `heart.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import timedelta
+
+from semel.contract.lifecycle import Status
+from semel.define.context import Running
+from semel.define.registry import Registry
+from semel.engines.journal.attempt import Interrupted, attempt
+from semel.engines.journal.claiming import Claim, release, release_strays
+from semel.engines.journal.coalesce import Coalescer
+from semel.engines.journal.heart import Heart
+from semel.engines.journal.hub import Hub
+from semel.engines.journal.intake import Intake
+from semel.engines.journal.leasing import register, retire
+from semel.engines.journal.patience import pause, persistently
+from semel.engines.journal.script import Store
+from semel.engines.journal.settling import MOST_AT_ONCE, Ending, put_off, settle
+from semel.engines.journal.threads import Threads
+from semel.engines.journal.times import micros
+from semel.errors import EngineUnavailable, LeaseLost
+from semel.settings import WorkerSettings
+
+log = logging.getLogger("semel.worker")
+UNSETTLED_MOST = 2000
+GATHER = 0.003
+
+
+class JournalWorker:
+    """Runs tasks of one namespace, in this event loop and in threads beside it."""
+
+    def __init__(
+        self, store: Store, namespace: str, hub: Hub, registry: Registry, queues: Sequence[str] | None,
+        settings: WorkerSettings, max_payload: int, prepare: Callable[[], Awaitable[None]],
+    ) -> None:  # fmt: skip
+        self.store = store
+        self.namespace = namespace
+        self.hub = hub
+        self.registry = registry
+        self.settings = settings
+        self.queues = None if queues is None else list(queues)
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self.id = 0
+        self.running: dict[int, tuple[Claim, Running, asyncio.Task[None]]] = {}
+        self.intake = Intake(self)
+        self.heart = Heart(self)
+        self._max_payload = max_payload
+        self._prepare = prepare
+        self._settling: Coalescer[Ending, bool] = Coalescer(self._settle, MOST_AT_ONCE)
+        self._unsettled = 0
+        self._threads: Threads | None = None
+        self._loops: dict[str, asyncio.Task[None]] = {}
+        self._stopping = False
+        self.wake = asyncio.Event()
+
+    @property
+    def names(self) -> list[str]:
+        """The tasks that this worker can run."""
+        return [task.name for task in self.registry]
+
+    @property
+    def healthy(self) -> bool:
+        """Are its loops alive and its lease its own?"""
+        return bool(self._loops) and all(not loop.done() for loop in self._loops.values()) and self.heart.beating
+
+    @property
+    def room(self) -> int:
+        """How many more tasks may run now."""
+        if self._unsettled > UNSETTLED_MOST:
+            return 0
+        return self.settings.concurrency - len(self.running)
+
+    async def start(self) -> None:
+        """Take a lease and begin."""
+        await self._prepare()
+        await self.enlist()
+        await self.intake.refresh()
+        self.hub.on_work.append(self._work_came)
+        self.hub.on_due.append(self.heart.due)
+        self.hub.on_cancel.append(self.heart.cancel_came)
+        self._loops = {
+            "claim": asyncio.create_task(self._forever("claim", self._claim_once)),
+            "heart": asyncio.create_task(self._forever("heart", self.heart.beat)),
+        }
+
+    async def enlist(self) -> None:
+        """A new lease, under a number that was never used before."""
+        queues = "all" if self.queues is None else ",".join(self.queues)
+        self.id = await persistently(
+            self.store.run, register, self.namespace, self.name, queues, micros(self.settings.lease)
+        )
+
+    async def _forever(self, name: str, once: Callable[[], Awaitable[None]]) -> None:
+        """A loop of a worker never dies silently: it says what happened and goes on."""
+        failures = 0
+        while True:
+            try:
+                await once()
+                failures = 0
+            except LeaseLost as error:
+                log.warning("%s; starting over with a new lease", error.message)
+                await self._start_over()
+            except EngineUnavailable as error:
+                failures += 1
+                log.warning("%s loop of %s: %s", name, self.name, error)
+                await asyncio.sleep(pause(failures))
+            except Exception:
+                failures += 1
+                log.exception("%s loop of %s failed; it goes on", name, self.name)
+                await asyncio.sleep(pause(failures))
+
+    async def _start_over(self) -> None:
+        """Others have our tasks: stop them here and begin with a new lease."""
+        for _, running, task in list(self.running.values()):
+            running.stopping = True
+            task.cancel()
+        self.running.clear()
+        await self.enlist()
+        self.wake.set()
+
+    def _work_came(self, lanes: Iterable[int]) -> None:
+        if self.intake.concerns(lanes):
+            self.wake.set()
+
+    async def _claim_once(self) -> None:
+        """Wait for room and for work, take some, start it."""
+        await self._wait_for_room()
+        self.wake.clear()
+        worker = self.id
+        try:
+            claims = await self.intake.take(self.room)
+        except EngineUnavailable:
+            await self._release_strays()
+            raise
+        if worker != self.id:
+            return  # the lease was lost meanwhile: these claims are no longer ours
+        for claim in claims:
+            self._begin(claim)
+        if not claims:
+            await self._nap(self.intake.wait)
+
+    async def _wait_for_room(self) -> None:
+        """At least one place; when there is much to do, a few milliseconds for more, so that claims are large."""
+        while self.room <= 0:
+            self.wake.clear()
+            await self._nap(1.0)
+        enough = self.settings.concurrency // 4
+        patience = time.monotonic() + GATHER
+        while self.intake.busy and self.room < enough and (left := patience - time.monotonic()) > 0:
+            self.wake.clear()
+            await self._nap(left)
+
+    async def _nap(self, most: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(most):
+                await self.wake.wait()
+
+    async def _release_strays(self) -> None:
+        """The reply to a claim was lost: what it took is ours without our knowing."""
+        with contextlib.suppress(EngineUnavailable):
+            await persistently(self.store.run, release_strays, self.id, list(self.running))
+
+    def _begin(self, claim: Claim) -> None:
+        running = Running(
+            claim.execution, claim.key, claim.name, claim.kind, self.namespace, self.intake.queue_of(claim.lane),
+            claim.attempt, claim.max_attempts, claim.generation, claim.seq, bool(claim.cancel),
+            _note=self.heart.note,
+        )  # fmt: skip
+        task = asyncio.create_task(self._run(claim, running))
+        self.running[claim.seq] = (claim, running, task)
+
+    async def _run(self, claim: Claim, running: Running) -> None:
+        task = self.registry[claim.name]
+        try:
+            if running.cancelled:
+                ending = Ending(claim, Status.CANCELLED)
+            else:
+                ending = await attempt(task, claim, running, self._pool, self._max_payload)
+        except Interrupted:
+            return
+        finally:
+            if self.running.get(claim.seq, (None,))[0] is claim and not running.stopping:
+                del self.running[claim.seq]
+        self._unsettled += 1
+        self._settling.add(ending).add_done_callback(self._settled)
+        if self.intake.busy or self.room == 1:
+            self.wake.set()
+
+    def _settled(self, future: asyncio.Future[bool]) -> None:
+        self._unsettled -= 1
+        if not future.cancelled() and future.exception() is not None:
+            log.error("a result could not be written and its task will run again: %s", future.exception())
+
+    def _pool(self) -> Threads:
+        if self._threads is None:
+            self._threads = Threads(self.settings.concurrency)
+        return self._threads
+
+    async def _settle(self, endings: list[Ending]) -> list[bool | BaseException]:
+        """Write endings; a database that is away is waited for, since the lease protects the claims."""
+        final = [e for e in endings if e.retry_in is None]
+        again = [e for e in endings if e.retry_in is not None]
+        worker = self.id
+        refused: set[int] = set()
+        failures = 0
+        for script, batch in ((settle, final), (put_off, again)):
+            while batch:
+                try:
+                    refused |= await self.store.run(script, worker, batch)
+                    break
+                except EngineUnavailable as error:
+                    failures += 1
+                    if worker != self.id or (self._stopping and failures > 20):
+                        raise
+                    log.warning("cannot write results, trying again: %s", error.message)
+                    await asyncio.sleep(pause(failures))
+        for ending in endings:
+            if ending.claim.seq in refused:
+                log.warning(
+                    "stale completion refused: execution %s (token %s) was taken over by another worker",
+                    ending.claim.execution, ending.claim.seq,
+                )  # fmt: skip
+        self.hub.done([e.claim.execution for e in final])
+        for ending in again:
+            self.heart.due_in(ending.retry_in or 0.0)
+        await self.intake.freed([e.claim for e in endings])
+        return [ending.claim.seq not in refused for ending in endings]
+
+    async def stop(self, grace: timedelta | None = None) -> None:
+        """Drain: no new work, running tasks may finish, the rest goes back to its lane."""
+        grace = self.settings.grace if grace is None else grace
+        self._stopping = True
+        await self._end_loop("claim")
+        tasks = [task for _, _, task in self.running.values()]
+        if tasks and grace:
+            await asyncio.wait(tasks, timeout=grace.total_seconds())
+        interrupted = list(self.running.values())
+        for _, running, task in interrupted:
+            running.stopping = True
+            task.cancel()
+        if interrupted:
+            await asyncio.wait([task for _, _, task in interrupted], timeout=1.0)
+        await self._settling.drained()
+        await self._end_loop("heart")
+        self.hub.on_work.remove(self._work_came)
+        self.hub.on_due.remove(self.heart.due)
+        self.hub.on_cancel.remove(self.heart.cancel_came)
+        rows = [(claim.lane, claim.seq) for claim, _, _ in interrupted]
+        if rows:
+            await persistently(self.store.run, release, self.id, rows)
+        self.hub.work(await persistently(self.store.run, retire, self.id, self.name))
+        if self._threads is not None:
+            self._threads.close()
+        self._loops.clear()
+
+    async def _end_loop(self, name: str) -> None:
+        loop = self._loops.get(name)
+        if loop is not None:
+            loop.cancel()
+            await asyncio.wait([loop])

@@ -1,0 +1,165 @@
+"""The only reader of the environment and of `semel.toml`. One validated struct; unknown keys are errors."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from semel.contract.durations import Duration, parse_duration
+from semel.contract.keys import check_name
+from semel.contract.rates import Rate, parse_rate
+from semel.errors import ConfigError, InvalidValue
+
+DEFAULT_URL = "sqlite:///semel.db"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """What can be set for a queue; None means the default, and no limit."""
+
+    retention: timedelta | None = None
+    dedup_window: timedelta | None = None
+    rate_limit: Rate | None = None
+    concurrency: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How workers behave."""
+
+    concurrency: int = 100
+    lease: timedelta = timedelta(seconds=30)
+    """A worker that is silent for this long is taken for dead, and its tasks run elsewhere."""
+    grace: timedelta = timedelta(seconds=30)
+    """How long running tasks may take to finish after the first SIGTERM."""
+    clean_every: timedelta = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be configured, with its default."""
+
+    url: str = DEFAULT_URL
+    namespace: str = "default"
+    max_payload: int = 1 << 20
+    auto_migrate: bool = False
+    queues: Mapping[str, QueueSettings] = field(default_factory=dict)
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
+
+    def with_queue(self, name: str, values: Mapping[str, Any]) -> Settings:
+        """A copy in which a queue has these settings on top of what it had."""
+        old = self.queues.get(name, QueueSettings())
+        return replace(self, queues={**self.queues, check_name(name, "queue"): read_queue(name, values, old)})
+
+
+def load(config: str | os.PathLike[str] | None, env: Mapping[str, str] = os.environ) -> Settings:
+    """semel.toml, then SEMEL_URL and SEMEL_NAMESPACE on top. A missing default file is fine; a named one is not."""
+    settings = Settings()
+    if config is not None:
+        path = Path(config)
+        if path.exists():
+            settings = _read_file(path)
+        elif path.name != "semel.toml" or path.parent != Path():
+            raise ConfigError(f"config={str(config)!r}: there is no such file.")
+    overrides: dict[str, Any] = {}
+    if url := env.get("SEMEL_URL"):
+        overrides["url"] = url
+    if namespace := env.get("SEMEL_NAMESPACE"):
+        overrides["namespace"] = namespace
+    return replace(settings, **overrides) if overrides else settings
+
+
+def _read_file(path: Path) -> Settings:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from error
+    try:
+        return read_settings(table)
+    except (InvalidValue, ConfigError) as error:
+        raise ConfigError(f"{path}: {error.message}") from error
+
+
+def read_settings(table: Mapping[str, Any]) -> Settings:
+    """Validate the contents of a semel.toml."""
+    known_keys(table, (f.name for f in fields(Settings)), "setting")
+    values: dict[str, Any] = {}
+    for name in ("url", "namespace"):
+        if name in table:
+            values[name] = _typed(table, name, str, name)
+    if "max_payload" in table:
+        values["max_payload"] = positive(table["max_payload"], "max_payload")
+    if "auto_migrate" in table:
+        values["auto_migrate"] = _typed(table, "auto_migrate", bool, "auto_migrate")
+    if "worker" in table:
+        values["worker"] = read_worker(_typed(table, "worker", dict, "worker"))
+    queues = {}
+    for name, entry in _typed(table, "queues", dict, "queues", {}).items():
+        if not isinstance(entry, dict):
+            raise ConfigError(f"queues.{name} is {entry!r}: write a table, [queues.{name}].")
+        queues[check_name(name, "queue")] = read_queue(name, entry, QueueSettings())
+    return Settings(**values, queues=queues)
+
+
+def read_queue(name: str, table: Mapping[str, Any], old: QueueSettings) -> QueueSettings:
+    """Validate the settings of one queue."""
+    known_keys(table, (f.name for f in fields(QueueSettings)), f"setting of queue {name!r}")
+    new: dict[str, Any] = {}
+    for key in ("retention", "dedup_window"):
+        if table.get(key) is not None:
+            new[key] = parse_duration(table[key], f"queues.{name}.{key}")
+    if table.get("rate_limit") is not None:
+        new["rate_limit"] = parse_rate(table["rate_limit"], f"queues.{name}.rate_limit")
+    if table.get("concurrency") is not None:
+        new["concurrency"] = positive(table["concurrency"], f"queues.{name}.concurrency")
+    return replace(old, **new)
+
+
+def read_worker(table: Mapping[str, Any], old: WorkerSettings | None = None) -> WorkerSettings:
+    """Validate worker settings; None leaves a value as it was."""
+    known_keys(table, (f.name for f in fields(WorkerSettings)), "setting of [worker]")
+    new: dict[str, Any] = {}
+    for key in ("lease", "grace", "clean_every"):
+        if table.get(key) is not None:
+            new[key] = parse_duration(table[key], f"worker.{key}")
+    if table.get("concurrency") is not None:
+        new["concurrency"] = positive(table["concurrency"], "worker.concurrency")
+    settings = replace(old or WorkerSettings(), **new)
+    if settings.lease < timedelta(milliseconds=300):
+        raise InvalidValue(f"worker.lease={table.get('lease')!r}: give at least '300ms'.")
+    return settings
+
+
+def positive(value: Any, what: str) -> int:
+    """A whole number from 1 up."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidValue(f"{what}={value!r}: give a whole number from 1 up.")
+    return value
+
+
+def known_keys(table: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+    """Refuse a key that is not known, with the nearest one that is."""
+    names = sorted(known)
+    for key in table:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, 1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
+            raise ConfigError(f"unknown {what}: {key!r}. {hint}")
+
+
+def _typed(table: Mapping[str, Any], key: str, kind: type, what: str, default: Any = None) -> Any:
+    value = table.get(key, default)
+    if not isinstance(value, kind):
+        raise ConfigError(f"{what} is {value!r}: give a {kind.__name__}.")
+    return value
+
+
+def optional_duration(value: Duration | None, what: str) -> timedelta | None:
+    """A duration, or None."""
+    return None if value is None else parse_duration(value, what)
