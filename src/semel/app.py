@@ -1,0 +1,301 @@
+"""App: the tasks you define and the one engine they run on. The composition root."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from weakref import WeakKeyDictionary
+
+from semel.admitting import Batch, answer, request
+from semel.contract.durations import Duration
+from semel.contract.keys import check_key, check_name
+from semel.contract.lifecycle import Status
+from semel.contract.rates import Rate
+from semel.contract.records import Execution, Explanation
+from semel.contract.retry import Retry
+from semel.contract.words import tell
+from semel.define.registry import Registry
+from semel.define.task import Call, P, Task
+from semel.engine.ids import new_id
+from semel.engine.observed import observed
+from semel.engine.protocol import Engine, Filter, Finding, Observer, QueueState, Worker, WorkerState
+from semel.engines.opening import Opener
+from semel.errors import InvalidValue, NotFound, NotRedrivable
+from semel.handle import Handle
+from semel.settings import load, read_worker
+
+if TYPE_CHECKING:
+    from semel.sync import SyncApp
+
+R = TypeVar("R")
+OnDuplicate = Literal["return", "raise"]
+ReuseName = Literal["failed_only", "reject", "always"]
+
+
+class App:
+    """Tasks, and where they run.
+
+    `url` is `sqlite:///file.db`, `sqlite:///:memory:` or `postgresql://…`; without it SEMEL_URL, then `semel.toml`, then
+    `sqlite:///semel.db`. SQLite makes its tables on first use; PostgreSQL wants `semel migrate`, or
+    `auto_migrate=True`. `clock` and `observer` are for tests and for tracing.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        config: str | os.PathLike[str] | None = "semel.toml",
+        auto_migrate: bool | None = None,
+        observer: Observer | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        settings = load(config)
+        if url is not None:
+            settings = replace(settings, url=url)
+        if namespace is not None:
+            settings = replace(settings, namespace=namespace)
+        check_name(settings.namespace, "namespace")
+        self.settings = settings
+        self.tasks = Registry()
+        self._observer = observer
+        self._opener = Opener(settings, auto_migrate, clock)
+        self._engines: WeakKeyDictionary[asyncio.AbstractEventLoop, Engine] = WeakKeyDictionary()
+        self._unconfigured = bool(settings.queues)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the running event loop; opened on first use."""
+        loop = asyncio.get_running_loop()
+        engine = self._engines.get(loop)
+        if engine is None:
+            engine = self._opener.open(self.settings.namespace)
+            if self._observer is not None:
+                engine = observed(engine, self._observer)
+            self._engines[loop] = engine
+        return engine
+
+    @cached_property
+    def sync(self) -> SyncApp:
+        """The same verbs without await, for scripts, Flask and Django."""
+        from semel.sync import SyncApp  # a thread and a loop of its own: only for those who ask
+
+        return SyncApp(self)
+
+    @overload
+    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self, *, name: str | None = None, queue: str = "default", retry: Retry | int | None = None,
+        timeout: Duration | None = None, priority: int = 0, retention: Duration | None = None,
+        dedup_window: Duration | None = None, rate_limit: str | Rate | None = None,
+        concurrency_key: str | Callable[..., str] | None = None,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...  # fmt: skip
+
+    def task(
+        self, fn: Callable[..., Any] | None = None, /, *, name: str | None = None, queue: str = "default",
+        retry: Retry | int | None = None, timeout: Duration | None = None, priority: int = 0,
+        retention: Duration | None = None, dedup_window: Duration | None = None,
+        rate_limit: str | Rate | None = None, concurrency_key: str | Callable[..., str] | None = None,
+    ) -> Any:  # fmt: skip
+        """Make a function a task; it stays callable as a plain function.
+
+        `retry` is a policy or a number of attempts, `timeout` is for each attempt, a higher `priority` runs
+        first, `retention` and `dedup_window` override the queue's, `rate_limit` holds over all workers, and
+        calls that share a `concurrency_key` ("customer:{customer_id}", or a function) run one at a time.
+        """
+
+        def decorate(function: Callable[..., Any]) -> Task[..., Any]:
+            task: Task[..., Any] = Task(
+                function, name=name, queue=queue, retry=retry, timeout=timeout, priority=priority,
+                retention=retention, dedup_window=dedup_window, rate_limit=rate_limit,
+                concurrency_key=concurrency_key,
+            )  # fmt: skip
+            self.tasks.add(task)
+            return task
+
+        return decorate if fn is None else decorate(fn)
+
+    @overload
+    async def enqueue(
+        self, call: Call[R], /, *, task_id: str | None = None, on_duplicate: OnDuplicate = "return",
+        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
+        run_at: datetime | None = None, queue: str | None = None,
+    ) -> Handle[R]: ...  # fmt: skip
+
+    @overload
+    async def enqueue(
+        self, task: Task[..., R], /, *args: Any, task_id: str | None = None, on_duplicate: OnDuplicate = "return",
+        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
+        run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
+    ) -> Handle[R]: ...  # fmt: skip
+
+    async def enqueue(
+        self, task: Task[..., Any] | Call[Any], /, *args: Any, task_id: str | None = None,
+        on_duplicate: OnDuplicate = "return", reuse: ReuseName = "failed_only", priority: int | None = None,
+        delay: Duration | None = None, run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
+    ) -> Handle[Any]:  # fmt: skip
+        """Ask for one execution. When this returns, it is committed.
+
+        With a `task_id` it runs once: a duplicate gets a handle to the same execution (`handle.duplicate` is
+        True), or with `on_duplicate="raise"` TaskAlreadyExists or TaskAlreadyCompleted. `reuse` says which
+        finished executions give their key back. Same key, other input: KeyConflict.
+        """
+        start = request(
+            self.settings, task, args, kwargs, task_id=task_id, on_duplicate=on_duplicate, reuse=reuse,
+            priority=priority, delay=delay, run_at=run_at, queue=queue,
+        )  # fmt: skip
+        if self._unconfigured:
+            await self._configure()
+        admission = await self.engine.start(start)
+        return await answer(self, start, admission, on_duplicate)
+
+    async def enqueue_many(
+        self, calls: Iterable[Batch], *, on_duplicate: OnDuplicate = "return", reuse: ReuseName = "failed_only",
+        priority: int | None = None, delay: Duration | None = None, run_at: datetime | None = None,
+        queue: str | None = None,
+    ) -> list[Handle[Any]]:  # fmt: skip
+        """Many at once: `charge.call(…)`, or pairs `(charge.call(…), task_id)`. Handles come back in order.
+
+        Everything is validated before anything is written; a thousand share a commit. A KeyConflict, or with
+        `on_duplicate="raise"` a duplicate, is raised after the others are in.
+        """
+        starts = []
+        for entry in calls:
+            call, key = entry if isinstance(entry, tuple) else (entry, None)
+            starts.append(
+                request(
+                    self.settings, call, (), {}, task_id=key, on_duplicate=on_duplicate, reuse=reuse,
+                    priority=priority, delay=delay, run_at=run_at, queue=queue,
+                )
+            )  # fmt: skip
+        if self._unconfigured:
+            await self._configure()
+        admissions = await self.engine.start_many(starts)
+        return [await answer(self, s, a, on_duplicate) for s, a in zip(starts, admissions, strict=True)]
+
+    async def find(self, key: str, *, kind: str = "task") -> Handle[Any] | None:
+        """A handle to the newest execution under a key, or None."""
+        execution = await self.engine.find(kind, check_key(key, "key"))
+        return None if execution is None else self._handle(execution)
+
+    async def get(self, id: str) -> Handle[Any]:
+        """A handle by execution id, or by the beginning of one. NotFound if there is none."""
+        execution = await self.engine.get(check_key(id, "id"))
+        if execution is None:
+            raise NotFound(f"no execution {id!r} in namespace {self.settings.namespace!r}. See: semel list")
+        return self._handle(execution)
+
+    def _handle(self, execution: Execution) -> Handle[Any]:
+        return Handle(self, execution.id, name=execution.name, key=execution.key, duplicate=False)
+
+    async def list(
+        self, *, status: Status | str | None = None, queue: str | None = None, name: str | None = None,
+        before: str | None = None, limit: int = 50,
+    ) -> list[Execution]:  # fmt: skip
+        """Executions, newest first; for the next page pass the last id as `before`."""
+        if not 1 <= limit <= 1000:
+            raise InvalidValue(f"limit={limit!r}: give a whole number from 1 to 1000, and page with before=….")
+        try:
+            wanted = None if status is None else Status(status)
+        except ValueError:
+            raise InvalidValue(f"status={status!r}: there are {', '.join(Status)}.") from None
+        return await self.engine.list(Filter(wanted, queue, name, None, before, limit))
+
+    async def redrive(self, id: str) -> Handle[Any]:
+        """Run a failed, cancelled or timed-out execution again, as a new one; the old one stays in history."""
+        old = await (await self.get(id)).describe()
+        redriven = await self.engine.redrive(old.id, new_id())
+        if redriven is None:
+            raise NotRedrivable(
+                f"execution {old.id} is {old.status}: only a failed, cancelled or timed-out one that is the newest "
+                "under its key and within its retention can be run again."
+            )
+        return Handle(self, redriven, name=old.name, key=old.key, duplicate=False)
+
+    async def explain(self, key: str, *, kind: str = "task") -> Explanation:
+        """Everything known of a key, also in words: `print(await app.explain("order-1"))`."""
+        key = check_key(key, "key")
+        executions, suppressed, now = await self.engine.explain(kind, key)
+        text = tell(key, executions, suppressed, now)
+        return Explanation(key, kind, tuple(executions), tuple(suppressed), now, text)
+
+    def configure_queue(
+        self, name: str, *, retention: Duration | None = None, dedup_window: Duration | None = None,
+        rate_limit: str | Rate | None = None, concurrency: int | None = None,
+    ) -> None:  # fmt: skip
+        """Settings of a queue, on top of semel.toml. Limits hold over all workers of the cluster."""
+        values = {
+            "retention": retention, "dedup_window": dedup_window, "rate_limit": rate_limit, "concurrency": concurrency,
+        }  # fmt: skip
+        self.settings = self.settings.with_queue(name, values)
+        self._unconfigured = True
+
+    async def _configure(self) -> None:
+        await self.engine.configure(self.settings.queues)
+        self._unconfigured = False
+
+    @asynccontextmanager
+    async def worker(
+        self, *, queues: Sequence[str] | None = None, concurrency: int | None = None,
+        lease: Duration | None = None, grace: Duration | None = None, clean_every: Duration | None = None,
+    ) -> AsyncIterator[Worker]:  # fmt: skip
+        """A worker in this process: `async with app.worker(): …`. Leaving the block drains it."""
+        values = {"concurrency": concurrency, "lease": lease, "grace": grace, "clean_every": clean_every}
+        settings = read_worker(values, self.settings.worker)
+        for queue in queues or ():
+            check_name(queue, "queue")
+        if self._unconfigured:
+            await self._configure()
+        worker = self.engine.worker(self.tasks, queues, settings)
+        await worker.start()
+        try:
+            yield worker
+        finally:
+            await worker.stop()
+
+    async def queues(self) -> Sequence[QueueState]:
+        """Queues, what is in them, and their limits."""
+        if self._unconfigured:
+            await self._configure()
+        return await self.engine.queues()
+
+    async def workers(self) -> Sequence[WorkerState]:
+        """Workers that hold a lease."""
+        return await self.engine.workers()
+
+    async def clean(self) -> int:
+        """Drop what is past its retention now, as workers do by themselves; how many were looked at."""
+        return await self.engine.clean()
+
+    async def migrate(self, progress: Callable[[str], None] = lambda _: None) -> Sequence[str]:
+        """Make or update the tables; the migrations that were applied."""
+        return await self.engine.migrate(progress)
+
+    async def doctor(self) -> Sequence[Finding]:
+        """Look at everything that could be wrong."""
+        return await self.engine.doctor()
+
+    async def close(self) -> None:
+        """Write down what is in memory and let go of the database."""
+        engine = self._engines.pop(asyncio.get_running_loop(), None)
+        if engine is not None:
+            await engine.close()
+        if not self._engines:
+            await self._opener.close()
+
+    async def __aenter__(self) -> App:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

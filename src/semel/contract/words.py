@@ -1,0 +1,86 @@
+"""`explain` in words: what ran under a key, what did not, and until when that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from semel.contract.decision import Reason
+from semel.contract.durations import spell
+from semel.contract.lifecycle import Status
+from semel.contract.records import Execution, Suppressed
+
+_WHY = {
+    Reason.JOINED: "it was under way, so they share its result",
+    Reason.REPLAYED: "it had finished, so they got its outcome",
+    Reason.INPUT_DIFFERS: "refused: the input was another one",
+    Reason.FUNCTION_DIFFERS: "refused: the key was asked for with another function",
+}
+
+
+def tell(
+    key: str, executions: Sequence[Execution], suppressed: Sequence[Suppressed], now: datetime
+) -> str:
+    """The whole story of a key, newest execution first."""
+    if not executions:
+        return f"Nothing is known under the key {key!r}: it never ran, or its window is over."
+    times = "once" if len(executions) == 1 else f"{len(executions)} times"
+    lines = [f"Key {key!r} was admitted {times}."]
+    for execution in executions:
+        lines.append("")
+        lines.extend(_one(execution))
+        mine = [s for s in suppressed if s.execution_id == execution.id]
+        lines.extend(f"  {_suppressed(s)}" for s in mine)
+    lines += ["", _window(executions[0], now)]
+    return "\n".join(lines)
+
+
+def _one(e: Execution) -> list[str]:
+    lines = [f"Execution {e.id} of {e.name!r} on queue {e.queue!r}: {e.status}."]
+    lines.append(f"  Admitted {_when(e.created_at)}, attempt {e.attempt} of {e.max_attempts}.")
+    if e.status is Status.RUNNING:
+        lines.append(f"  Running on {e.worker or 'a worker'} since {_when(e.started_at)}.")
+    elif e.run_at is not None:
+        lines.append(f"  Waiting until {_when(e.run_at)}.")
+    if e.finished_at is not None:
+        lines.append(f"  Ended {_when(e.finished_at)}.")
+    if e.progress:
+        lines.append(f"  Progress: {e.progress}")
+    if e.error is not None:
+        what = "Error" if e.status.terminal else "Last error"
+        lines.append(f"  {what}: {e.error.type}: {e.error.message}")
+    if e.previous_id is not None:
+        lines.append(f"  It followed execution {e.previous_id}.")
+    if e.expired:
+        lines.append("  Its input and result are past their retention; only the key is remembered.")
+    return lines
+
+
+def _suppressed(s: Suppressed) -> str:
+    if s.count == 1:
+        return f"1 duplicate did not run ({_WHY[s.reason]}), at {_when(s.first_at)}."
+    return (
+        f"{s.count} duplicates did not run ({_WHY[s.reason]}), "
+        f"the first at {_when(s.first_at)}, the last at {_when(s.last_at)}."
+    )
+
+
+def _window(e: Execution, now: datetime) -> str:
+    ends = e.window_ends_at
+    if ends is None:
+        return "It has not ended: any further request under this key joins it."
+    if now >= ends:
+        return f"Its window ended {_when(ends)}: the next request under this key runs."
+    if e.status is not Status.COMPLETED:
+        return (
+            f"It ended {e.status}, which frees the key: the next request runs again "
+            "(unless it is made with reuse='reject')."
+        )
+    return (
+        f"The key is taken until {_when(ends)} (its window is {spell(e.window)} from the end): "
+        "until then duplicates get this result."
+    )
+
+
+def _when(at: datetime | None) -> str:
+    return "at an unknown time" if at is None else at.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,79 @@
+"""From a URL to an engine."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import time
+from collections.abc import Callable
+
+from semel.engine.protocol import Capabilities, Engine
+from semel.engines.journal.engine import JournalEngine
+from semel.engines.sqlite.store import SqliteStore
+from semel.errors import ConfigError
+from semel.settings import Settings
+
+SCHEMES = ("sqlite", "postgresql", "postgres")
+SQLITE = Capabilities("sqlite", many_machines=False, pushes=True)
+POSTGRES = Capabilities("postgres", many_machines=True, pushes=True)
+
+
+class Opener:
+    """Opens engines for one URL: one for each event loop, a `:memory:` database shared between them."""
+
+    def __init__(self, settings: Settings, auto_migrate: bool | None, clock: Callable[[], float] | None) -> None:
+        self._settings = settings
+        self._auto_migrate = auto_migrate
+        self._clock = clock or time.time
+        self.scheme, self.path = parse_url(settings.url)
+        self._shared: SqliteStore | None = None
+        if self.path == ":memory:":
+            self._shared = SqliteStore(self.path, self._clock)
+
+    def open(self, namespace: str) -> Engine:
+        """A new engine for the running event loop."""
+        if self.scheme == "sqlite":
+            migrate = True if self._auto_migrate is None else self._auto_migrate
+            store = self._shared or SqliteStore(self.path, self._clock)
+            return JournalEngine(
+                store, SQLITE, namespace, auto_migrate=migrate, max_payload=self._settings.max_payload,
+                own_store=self._shared is None,
+            )  # fmt: skip
+        from semel.engines.postgres.store import PostgresStore  # an extra: imported only when it is used
+
+        migrate = self._settings.auto_migrate if self._auto_migrate is None else self._auto_migrate
+        return JournalEngine(
+            PostgresStore(self._settings.url), POSTGRES, namespace, auto_migrate=migrate,
+            max_payload=self._settings.max_payload,
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Let go of what engines share."""
+        if self._shared is not None:
+            await self._shared.close()
+
+
+def parse_url(url: str) -> tuple[str, str]:
+    """(scheme, path) of an engine URL, or ConfigError that says what a URL looks like."""
+    scheme, colon, rest = url.partition("://")
+    if not colon or scheme not in SCHEMES:
+        near = difflib.get_close_matches(scheme, SCHEMES, 1)
+        hint = f" Did you mean {near[0]}://?" if near and colon else ""
+        raise ConfigError(
+            f"url={hide_password(url)!r} is not one Semel can open.{hint} Use sqlite:///file.db, sqlite:///:memory: "
+            "or postgresql://user@host/database."
+        )
+    if scheme != "sqlite":
+        if importlib.util.find_spec("asyncpg") is None:
+            raise ConfigError("PostgreSQL needs the extra: pip install 'semel[postgres]'.")
+        return "postgresql", rest
+    if not rest.startswith("/") or rest == "/":
+        raise ConfigError(f"url={url!r}: write three slashes and a file, such as sqlite:///semel.db.")
+    return scheme, rest[1:]
+
+
+def hide_password(url: str) -> str:
+    """A URL fit for messages and logs."""
+    scheme, colon, rest = url.partition("://")
+    user, at, host = rest.rpartition("@")
+    return f"{scheme}{colon}{user.partition(':')[0]}{at}{host}" if at else url

@@ -1,0 +1,132 @@
+"""The sync face: the same verbs without await, run by a loop in a thread of its own. No logic here."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from collections.abc import Coroutine, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from semel.contract.durations import Duration
+from semel.contract.lifecycle import Status
+from semel.contract.records import Execution, Explanation
+from semel.define.task import Call, Task
+from semel.handle import Handle
+
+if TYPE_CHECKING:
+    from semel.admitting import Batch
+    from semel.app import App, OnDuplicate, ReuseName
+
+T = TypeVar("T")
+R = TypeVar("R")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class SyncHandle(Generic[T_co]):
+    """A handle whose methods wait instead of being awaited."""
+
+    def __init__(self, face: SyncApp, handle: Handle[T_co]) -> None:
+        self._face = face
+        self._handle = handle
+        self.id = handle.id
+        self.key = handle.key
+        self.name = handle.name
+        self.duplicate = handle.duplicate
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._handle)[1:]}"
+
+    def result(self, timeout: Duration | None = None) -> T_co:
+        """See Handle.result."""
+        return self._face.wait(self._handle.result(timeout))
+
+    def describe(self) -> Execution:
+        """See Handle.describe."""
+        return self._face.wait(self._handle.describe())
+
+    def status(self) -> Status:
+        """See Handle.status."""
+        return self._face.wait(self._handle.status())
+
+    def cancel(self) -> Status:
+        """See Handle.cancel."""
+        return self._face.wait(self._handle.cancel())
+
+
+class SyncApp:
+    """`app.sync`: safe to use from any number of threads, also where an event loop runs elsewhere."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of this app to its end."""
+        return asyncio.run_coroutine_threadsafe(work, self._running()).result()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="semel-sync", daemon=True).start()
+                atexit.register(self.close)
+            return self._loop
+
+    @overload
+    def enqueue(
+        self, call: Call[R], /, *, task_id: str | None = None, on_duplicate: OnDuplicate = "return",
+        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
+        run_at: datetime | None = None, queue: str | None = None,
+    ) -> SyncHandle[R]: ...  # fmt: skip
+
+    @overload
+    def enqueue(
+        self, task: Task[..., R], /, *args: Any, task_id: str | None = None, on_duplicate: OnDuplicate = "return",
+        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
+        run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
+    ) -> SyncHandle[R]: ...  # fmt: skip
+
+    def enqueue(self, task: Any, /, *args: Any, **options: Any) -> SyncHandle[Any]:
+        """See App.enqueue."""
+        return SyncHandle(self, self.wait(self._app.enqueue(task, *args, **options)))
+
+    def enqueue_many(self, calls: Iterable[Batch], **options: Any) -> list[SyncHandle[Any]]:
+        """See App.enqueue_many."""
+        return [SyncHandle(self, handle) for handle in self.wait(self._app.enqueue_many(calls, **options))]
+
+    def find(self, key: str) -> SyncHandle[Any] | None:
+        """See App.find."""
+        handle = self.wait(self._app.find(key))
+        return None if handle is None else SyncHandle(self, handle)
+
+    def get(self, id: str) -> SyncHandle[Any]:
+        """See App.get."""
+        return SyncHandle(self, self.wait(self._app.get(id)))
+
+    def list(self, **which: Any) -> Sequence[Execution]:
+        """See App.list."""
+        return self.wait(self._app.list(**which))
+
+    def redrive(self, id: str) -> SyncHandle[Any]:
+        """See App.redrive."""
+        return SyncHandle(self, self.wait(self._app.redrive(id)))
+
+    def explain(self, key: str) -> Explanation:
+        """See App.explain."""
+        return self.wait(self._app.explain(key))
+
+    def migrate(self) -> Sequence[str]:
+        """See App.migrate."""
+        return self.wait(self._app.migrate())
+
+    def close(self) -> None:
+        """Write down what is in memory and end the thread. Called at exit by itself."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._app.close(), loop).result(10)
+            loop.call_soon_threadsafe(loop.stop)
+            atexit.unregister(self.close)
