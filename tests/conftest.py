@@ -1,0 +1,94 @@
+"""Async tests without a plug-in, and a real database for each test."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.server import Postgres, postgres
+from tests.world import SKEWED_NOW, World
+
+_numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run `async def` tests in an event loop of their own, and close the world inside of it."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    worlds = [value for value in pyfuncitem.funcargs.values() if isinstance(value, World)]
+
+    async def main() -> None:
+        try:
+            await pyfuncitem.obj(**wanted)
+        finally:
+            for world in worlds:
+                await world.close()
+
+    asyncio.run(main())
+    return True
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """One real PostgreSQL for the whole run."""
+    with tempfile.TemporaryDirectory(prefix="semel-tests-") as name, postgres(_open_to_all(name)) as server:
+        server.sql("create database semel_template")
+        url = server.url("semel_template")
+
+        async def prepare() -> None:
+            import semel
+
+            async with semel.App(url, config=None, auto_migrate=True) as app:
+                await app.migrate()
+
+        asyncio.run(prepare())
+        server.sql(SKEWED_NOW, "semel_template")
+        yield server
+
+
+def _open_to_all(folder: str) -> Path:
+    """Run as root, PostgreSQL becomes another user, who must be able to walk in."""
+    Path(folder).chmod(0o755)
+    return Path(folder)
+
+
+def new_world(engine: str, folder: Path, request: pytest.FixtureRequest) -> World:
+    """An empty database with Semel's tables."""
+    if engine == "sqlite":
+        return World("sqlite", f"sqlite:///{folder}/semel.db")
+    server: Postgres = request.getfixturevalue("postgres_server")
+    name = f"t{next(_numbers)}"
+    server.sql(f"create database {name} template semel_template")
+    return World("postgres", server.url(name))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """The same promise on every engine: a test that takes `world` runs on each."""
+    return new_world(request.param, tmp_path, request)
+
+
+@pytest.fixture
+def sqlite_world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """For what only SQLite does."""
+    return new_world("sqlite", tmp_path, request)
+
+
+@pytest.fixture
+def postgres_world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """For what only PostgreSQL does."""
+    return new_world("postgres", tmp_path, request)
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Fast ones first, so that a broken build says so early."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)

@@ -1,0 +1,119 @@
+"""The world a test lives in: a database, a clock that can be moved, and apps that are closed at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+
+import semel
+from semel.contract.durations import Duration, parse_duration
+from semel.engines.journal.worker import JournalWorker
+
+SKEWED_NOW = """
+create table semel_skew (micros bigint not null);
+insert into semel_skew values (0);
+create or replace function semel_now() returns bigint language sql stable as
+  $$ select (extract(epoch from now()) * 1000000)::bigint + (select micros from semel_skew) $$;
+"""
+"""Put into the template database of the tests, so that time can be moved at the database's own seam."""
+
+SOON = 20.0
+"""How long a test waits for something that should happen at once, on a machine that is busy."""
+
+
+class World:
+    """One database for one test. `world.app()` opens apps on it, `world.advance("7d")` moves its clock."""
+
+    def __init__(self, engine: str, url: str) -> None:
+        self.engine = engine
+        self.url = url
+        self._skew = 0.0
+        self._apps: list[semel.App] = []
+        self._workers: list[JournalWorker] = []
+
+    def app(self, **options: Any) -> semel.App:
+        """A new app on this world's database. Several apps stand for several processes."""
+        options.setdefault("config", None)
+        app = semel.App(self.url, clock=self.time, **options)
+        self._apps.append(app)
+        return app
+
+    @asynccontextmanager
+    async def worker(self, app: semel.App, **options: Any) -> AsyncIterator[JournalWorker]:
+        """A worker of the app that also notices when the clock is moved."""
+        async with app.worker(**options) as worker:
+            assert isinstance(worker, JournalWorker)
+            self._workers.append(worker)
+            try:
+                yield worker
+            finally:
+                self._workers.remove(worker)
+
+    def time(self) -> float:
+        """Seconds since 1970, as this world's clock shows them."""
+        return time.time() + self._skew
+
+    def now(self) -> datetime:
+        """The same as a datetime."""
+        return datetime.fromtimestamp(self.time(), UTC)
+
+    async def advance(self, span: Duration) -> None:
+        """Move the clock of the database forward; every running worker looks at it at once."""
+        self._skew += parse_duration(span).total_seconds()
+        await self._set_skew()
+        for worker in self._workers:
+            worker.heart.due_in(0)
+
+    async def turn_back(self, span: Duration) -> None:
+        """Move the clock back, as clocks do when they are corrected."""
+        self._skew -= parse_duration(span).total_seconds()
+        await self._set_skew()
+
+    async def _set_skew(self) -> None:
+        if self.engine == "postgres":
+            await self.sql("update semel_skew set micros = $1", round(self._skew * 1_000_000))
+
+    async def sql(self, text: str, *args: Any) -> list[tuple[Any, ...]]:
+        """Look at the tables from outside ($1 parameters on PostgreSQL, ?1 on SQLite)."""
+        if self.engine == "postgres":
+            connection = await asyncpg.connect(self.url)
+            try:
+                return [tuple(row) for row in await connection.fetch(text, *args)]
+            finally:
+                await connection.close()
+        return await asyncio.to_thread(self._sqlite, text, args)
+
+    def _sqlite(self, text: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        import apsw
+
+        connection = apsw.Connection(self.url.removeprefix("sqlite:///"))
+        try:
+            connection.set_busy_timeout(10_000)
+            return connection.execute(text, args).fetchall()
+        finally:
+            connection.close()
+
+    async def close(self) -> None:
+        """Close every app that was opened."""
+        for app in self._apps:
+            await app.close()
+
+
+async def eventually(condition: Callable[[], Any], within: float = SOON) -> Any:
+    """Wait until `condition()` (or what it returns, awaited) is true; for things in other processes."""
+    end = time.monotonic() + within
+    while True:
+        value = condition()
+        if asyncio.iscoroutine(value):
+            value = await value
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"did not happen within {within:g} s: {condition}")
+        await asyncio.sleep(0.01)
