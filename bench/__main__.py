@@ -16,12 +16,8 @@ HERE = Path(__file__).parent
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--peers", action="store_true", help="run the peers and the limit programs too")
-    parser.add_argument(
-        "--quick", action="store_const", const="quick", dest="size", help="a small, rough run"
-    )
-    parser.add_argument(
-        "--full", action="store_const", const="full", dest="size", help="the long measures in full"
-    )
+    parser.add_argument("--quick", action="store_const", const="quick", dest="size", help="a small, rough run")
+    parser.add_argument("--full", action="store_const", const="full", dest="size", help="the long measures in full")
     parser.add_argument("--rounds", type=int, help="how often each step is repeated")
     parser.add_argument("--parts", default=",".join(part.name for part in PARTS), help="default: %(default)s")
     parser.add_argument("--write-results", action="store_true", help="write bench/RESULTS.md")
@@ -33,9 +29,7 @@ def main() -> int:
     chosen = options()
     names = chosen.parts.split(",")
     if unknown := set(names) - {part.name for part in PARTS}:
-        sys.exit(
-            f"no such part: {', '.join(sorted(unknown))}. Parts: {', '.join(part.name for part in PARTS)}"
-        )
+        sys.exit(f"no such part: {', '.join(sorted(unknown))}. Parts: {', '.join(part.name for part in PARTS)}")
     size = SIZES[chosen.size]
     if chosen.rounds:
         size = replace(size, rounds=chosen.rounds)

@@ -60,11 +60,7 @@ def machine() -> str:
     model = platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [
-            line.split(":", 1)[1]
-            for line in cpuinfo.read_text().splitlines()
-            if line.startswith("model name")
-        ]
+        names = [line.split(":", 1)[1] for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
         model = " ".join(names[0].split()) if names else model
     return f"{os.cpu_count()} × {model}, {platform.system()}, Python {platform.python_version()}"
 
@@ -91,8 +87,7 @@ def as_json(run: Run, verdicts: list[Verdict], when: datetime, peers: bool) -> d
         "bars": [verdict.as_json() for verdict in verdicts],
         "figures": [figure.as_json() for figure in run.figures],
         "missing": [
-            {"contender": contender, "part": part, "why": why}
-            for (contender, part), why in run.figures.missing.items()
+            {"contender": contender, "part": part, "why": why} for (contender, part), why in run.figures.missing.items()
         ],
     }
 

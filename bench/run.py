@@ -18,9 +18,7 @@ from bench.server import Missing, Postgres, postgres, redis
 
 ROOT = Path(__file__).parent.parent
 Say = Callable[[str], None]
-PATH = re.compile(
-    r"(?:/[\w.-]+)+/"
-)  # a reason ends up in a page: where this machine keeps its files does not
+PATH = re.compile(r"(?:/[\w.-]+)+/")  # a reason ends up in a page: where this machine keeps its files does not
 
 
 class Run:
@@ -95,9 +93,7 @@ class Run:
     def _run(self, command: list[str]) -> list[str]:
         # In a session of its own, so that what a contender started ends with it when time is up.
         pipe = subprocess.PIPE
-        child = subprocess.Popen(
-            command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-        )
+        child = subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
         try:
             out, errors = child.communicate(timeout=self.size.patience)
         except BaseException:

@@ -55,9 +55,7 @@ def bar_rows(verdicts: Sequence[Verdict], kind: str) -> Rows:
 def text(head: Sequence[str], rows: Rows) -> str:
     lines = [list(head), *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    padded = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
-    ]
+    padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     return "\n".join(line.rstrip() for line in padded)
 
 

@@ -19,9 +19,7 @@ def noop() -> int:
 def enqueue(i: int) -> bool:
     """True if the key was new."""
     try:
-        rust.create_execution_sync(
-            exec_type="task", target_name="noop", queue="default", inputs="{}", id=f"many-{i}"
-        )
+        rust.create_execution_sync(exec_type="task", target_name="noop", queue="default", inputs="{}", id=f"many-{i}")
     except RuntimeError as error:
         if "exists" not in str(error):
             raise

@@ -1,0 +1,173 @@
+"""What the benchmark does behind Semel's back: count unfinished work, invent history, hold a transaction."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import apsw
+import asyncpg
+
+LEFT = "select (select count(*) from semel_ready) + (select count(*) from semel_later)"
+WORKERS = "select count(*) from semel_worker"
+DEAD = "select count(*) from semel_dead"
+POSTGRES_ID = "lpad(to_hex(g.n), 32, '0')"  # as long as a real one, and older than all of them
+SQLITE_ID = "printf('%032x', g.n)"
+SLIP_OF = 200  # executions that PostgreSQL settles, and so remembers for the cleaner, in one batch
+
+
+class Store(Protocol):
+    async def left(self) -> int:
+        """Unfinished executions."""
+
+    async def workers(self) -> int:
+        """Workers that are up."""
+
+    async def dead(self) -> int:
+        """Executions that ended other than well."""
+
+    async def add_history(self, rows: int) -> None:
+        """Copy a completed execution `rows` times."""
+
+    def hold(self) -> AbstractAsyncContextManager[None]:
+        """A transaction with a snapshot, open for the length of the block."""
+
+    async def close(self) -> None: ...
+
+
+async def open_store(url: str) -> Store:
+    if url.startswith("sqlite:///"):
+        return SqliteStore(url.removeprefix("sqlite:///"))
+    return PostgresStore(url, await asyncpg.connect(url))
+
+
+class PostgresStore:
+    def __init__(self, url: str, connection: Any) -> None:
+        self._url = url
+        self._connection = connection
+
+    async def left(self) -> int:
+        return int(await self._connection.fetchval(LEFT))
+
+    async def workers(self) -> int:
+        return int(await self._connection.fetchval(WORKERS))
+
+    async def dead(self) -> int:
+        return int(await self._connection.fetchval(DEAD))
+
+    async def add_history(self, rows: int) -> None:
+        found = await self._connection.fetch(
+            "select column_name from information_schema.columns where table_name = 'semel_execution'"
+        )
+        columns = [row[0] for row in found]
+        numbers = f"generate_series(1, {rows}) as g (n)"
+        await self._connection.execute(copy_execution(columns, POSTGRES_ID, numbers))
+        await self._connection.execute(
+            "insert into semel_slip (due_at, executions) "
+            f"select s.due_at, string_agg({POSTGRES_ID}, ',') "
+            f"from (select max(due_at) as due_at from semel_slip) as s, {numbers} "
+            f"group by s.due_at, g.n / {SLIP_OF}"
+        )
+        await self._connection.execute("vacuum analyze")
+        await self._connection.execute("checkpoint")
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        connection = await asyncpg.connect(self._url)
+        try:
+            async with connection.transaction(isolation="repeatable_read"):
+                await connection.fetchval("select txid_current()")
+                yield
+        finally:
+            await connection.close()
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class SqliteStore:
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._connection = self._open()
+
+    def _open(self) -> apsw.Connection:
+        connection = apsw.Connection(self._file)
+        connection.set_busy_timeout(30_000)
+        return connection
+
+    async def left(self) -> int:
+        return self._count(LEFT)
+
+    async def workers(self) -> int:
+        return self._count(WORKERS)
+
+    async def dead(self) -> int:
+        return self._count(DEAD)
+
+    def _count(self, query: str) -> int:
+        (count,) = self._connection.execute(query).fetchone()
+        return int(count)
+
+    async def add_history(self, rows: int) -> None:
+        """Without the triggers, which would queue every copy as new work."""
+        run = self._connection.execute
+        triggers = run("select name, sql from sqlite_master where type = 'trigger'").fetchall()
+        columns = [row[1] for row in run("pragma table_info(semel_execution)")]
+        counting = f"select 1 union all select n + 1 from g where n < {rows}"
+        numbers = f"(with recursive g (n) as ({counting}) select n from g) as g"
+        run("begin immediate")
+        for name, _ in triggers:
+            run(f"drop trigger {name}")
+        run(copy_execution(columns, SQLITE_ID, numbers))
+        run(
+            "insert into semel_slip (due_at, executions) "
+            f"select (select max(due_at) from semel_slip), {SQLITE_ID} from {numbers}"
+        )
+        for _, statement in triggers:
+            run(statement)
+        run("commit")
+        run("analyze")
+        run("pragma wal_checkpoint(truncate)")
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        connection = self._open()
+        try:
+            connection.execute("begin")
+            connection.execute("select count(*) from semel_lane").fetchall()  # a read takes the snapshot
+            yield
+            connection.execute("rollback")
+        finally:
+            connection.close()
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+def copy_execution(columns: list[str], new_id: str, numbers: str) -> str:
+    new = {"id": new_id, "key": f"'history-' || {new_id}"}
+    values = [new.get(column, f"x.{column}") for column in columns]
+    return (
+        f"insert into semel_execution ({', '.join(columns)}) select {', '.join(values)} "
+        f"from (select * from semel_execution where status = 'completed' limit 1) as x, {numbers}"
+    )
+
+
+async def transactions(url: str) -> int:
+    """Transactions that ended in this database so far, counted from another one so as not to count itself."""
+    parts = urlsplit(url)
+    connection = await asyncpg.connect(urlunsplit(parts._replace(path="/postgres")))
+    try:
+        query = "select xact_commit + xact_rollback from pg_stat_database where datname = $1"
+        return int(await connection.fetchval(query, parts.path.removeprefix("/")))
+    finally:
+        await connection.close()
+
+
+async def until_done(store: Store, timeout: float) -> None:
+    async with asyncio.timeout(timeout):
+        while True:
+            if not await store.left():
+                return
+            await asyncio.sleep(0.1)
