@@ -34,7 +34,7 @@ def request(
     if isinstance(task, Call):
         if args or kwargs:
             raise TypeError("a call already carries its arguments: enqueue(charge.call(...)) takes only options.")
-        task, bound = task.task, task.bound
+        bound, task = task.bound, task.task
     elif isinstance(task, Task):
         bound = task.shape.bind(args, kwargs)
     else:

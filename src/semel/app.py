@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 from semel.admitting import Batch, answer, request
@@ -39,11 +39,21 @@ OnDuplicate = Literal["return", "raise"]
 ReuseName = Literal["failed_only", "reject", "always"]
 
 
+class Decorator(Protocol):
+    """What `@app.task(...)` gives: makes a sync or an async function a task."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+
+
 class App:
     """Tasks, and where they run.
 
-    `url` is `sqlite:///file.db`, `sqlite:///:memory:` or `postgresql://…`; without it SEMEL_URL, then `semel.toml`, then
-    `sqlite:///semel.db`. SQLite makes its tables on first use; PostgreSQL wants `semel migrate`, or
+    `url` is `sqlite:///file.db`, `sqlite:///:memory:` or `postgresql://…`; without it SEMEL_URL, then
+    `semel.toml`, then `sqlite:///semel.db`. SQLite makes its tables on first use; PostgreSQL wants `semel migrate`, or
     `auto_migrate=True`. `clock` and `observer` are for tests and for tracing.
     """
 
@@ -90,15 +100,18 @@ class App:
         return SyncApp(self)
 
     @overload
+    def task(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+
+    @overload
     def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 
     @overload
     def task(
-        self, *, name: str | None = None, queue: str = "default", retry: Retry | int | None = None,
+        self, fn: None = None, /, *, name: str | None = None, queue: str = "default", retry: Retry | int | None = None,
         timeout: Duration | None = None, priority: int = 0, retention: Duration | None = None,
         dedup_window: Duration | None = None, rate_limit: str | Rate | None = None,
         concurrency_key: str | Callable[..., str] | None = None,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...  # fmt: skip
+    ) -> Decorator: ...  # fmt: skip
 
     def task(
         self, fn: Callable[..., Any] | None = None, /, *, name: str | None = None, queue: str = "default",
@@ -200,7 +213,7 @@ class App:
     async def list(
         self, *, status: Status | str | None = None, queue: str | None = None, name: str | None = None,
         before: str | None = None, limit: int = 50,
-    ) -> list[Execution]:  # fmt: skip
+    ) -> Sequence[Execution]:  # fmt: skip
         """Executions, newest first; for the next page pass the last id as `before`."""
         if not 1 <= limit <= 1000:
             raise InvalidValue(f"limit={limit!r}: give a whole number from 1 to 1000, and page with before=….")
@@ -208,7 +221,7 @@ class App:
             wanted = None if status is None else Status(status)
         except ValueError:
             raise InvalidValue(f"status={status!r}: there are {', '.join(Status)}.") from None
-        return await self.engine.list(Filter(wanted, queue, name, None, before, limit))
+        return await self.engine.executions(Filter(wanted, queue, name, None, before, limit))
 
     async def redrive(self, id: str) -> Handle[Any]:
         """Run a failed, cancelled or timed-out execution again, as a new one; the old one stays in history."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import types
 import typing
 from collections.abc import Callable
 from typing import Any, Final
@@ -99,10 +100,15 @@ _ANNOTATE: Final = "annotate the parameter (or return type) with its type, or pa
 
 def _point_into(value: Any, path: str, depth: int) -> None:
     """The fields of a dataclass, a struct or a pydantic model."""
-    fields = getattr(type(value), "__dataclass_fields__", None) or getattr(type(value), "model_fields", None)
-    for name in fields or getattr(type(value), "__struct_fields__", ()):
+    kind = type(value)
+    fields: tuple[str, ...] = tuple(
+        getattr(kind, "__dataclass_fields__", ())
+        or getattr(kind, "model_fields", ())
+        or getattr(kind, "__struct_fields__", ())
+    )
+    for name in fields:
         _point_at(getattr(value, name), f"{path}.{name}", plain=False, depth=depth + 1)
-    if fields is None:
+    if not fields:
         try:
             _encoder.encode(value)
         except (TypeError, ValueError, msgspec.MsgspecError):
@@ -141,9 +147,7 @@ class Shape:
             self._reader = msgspec.json.Decoder(
                 msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True), dec_hook=_from_json
             )
-            self._result = msgspec.json.Decoder(
-                Any if self._plain_result else returns, dec_hook=_from_json
-            )
+            self._result = msgspec.json.Decoder(Any if self._plain_result else returns, dec_hook=_from_json)
         except TypeError as error:
             raise DefinitionError(f"task {name!r}: its annotations cannot be read from JSON: {error}") from error
 
@@ -209,12 +213,12 @@ class Shape:
 
 
 def _field_type(parameter: inspect.Parameter, annotation: Any) -> Any:
-    kind = Any if _is_plain(annotation) else annotation
+    item = Any if _is_plain(annotation) else annotation
     if parameter.kind is parameter.VAR_POSITIONAL:
-        return tuple[kind, ...]
+        return types.GenericAlias(tuple, (item, ...))
     if parameter.kind is parameter.VAR_KEYWORD:
-        return dict[str, kind]
-    return kind
+        return types.GenericAlias(dict, (str, item))
+    return item
 
 
 def decode_plain(data: bytes | None) -> Any:

@@ -138,9 +138,7 @@ class TaskAlreadyCompleted(Duplicate):
 
     code = "SEMEL-K04"
 
-    def __init__(
-        self, message: str, *, existing_execution_id: str, completed_at: datetime, result: Any
-    ) -> None:
+    def __init__(self, message: str, *, existing_execution_id: str, completed_at: datetime, result: Any) -> None:
         super().__init__(message, existing_execution_id=existing_execution_id, status="completed")
         self.completed_at = completed_at
         self.result = result
@@ -159,9 +157,7 @@ class TaskFailed(OutcomeError):
 
     code = "SEMEL-R01"
 
-    def __init__(
-        self, message: str, *, execution_id: str, error_type: str, error_message: str, traceback: str
-    ) -> None:
+    def __init__(self, message: str, *, execution_id: str, error_type: str, error_message: str, traceback: str) -> None:
         super().__init__(message, execution_id=execution_id)
         self.error_type = error_type
         self.error_message = error_message

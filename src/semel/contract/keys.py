@@ -31,7 +31,7 @@ def check_key(key: object, what: str = "task_id") -> str:
     for at, char in enumerate(key):
         if unicodedata.category(char) in _FORBIDDEN:
             raise InvalidKey(
-                f"{what}={key[:40]!r} holds {ascii(char)} at position {at}: control characters, surrogates "
+                f"{what}={key[:40]!r} holds {char!a} at position {at}: control characters, surrogates "
                 "and unassigned code points cannot be part of a key."
             )
     key = unicodedata.normalize("NFC", key)

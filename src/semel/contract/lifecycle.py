@@ -1,11 +1,11 @@
 """The states of an execution, and every arrow between them. One table; nothing else decides.
 
-    pending ──claim──▶ running ──complete──▶ completed
-       ▲  ▲               │ ├────fail──────▶ failed
-       │  └─────retry─────┤ ├────cancel────▶ cancelled
-       │                  │ └────time out──▶ timed_out
-       │               suspend
-       └────wake──── waiting ──cancel──▶ cancelled
+pending ──claim──▶ running ──complete──▶ completed
+   ▲  ▲               │ ├────fail──────▶ failed
+   │  └─────retry─────┤ ├────cancel────▶ cancelled
+   │                  │ └────time out──▶ timed_out
+   │               suspend
+   └────wake──── waiting ──cancel──▶ cancelled
 """
 
 from __future__ import annotations

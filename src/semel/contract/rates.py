@@ -47,9 +47,7 @@ def parse_rate(value: str | Rate, what: str = "rate_limit") -> Rate:
         return value
     form = _FORM.fullmatch(value) if isinstance(value, str) else None
     if form is None or form[2] not in _PER or int(form[1]) < 1:
-        raise InvalidValue(
-            f"{what}={value!r} is not a rate. Write it like '100/sec', '10/min', '500/hour' or '1/day'."
-        )
+        raise InvalidValue(f"{what}={value!r} is not a rate. Write it like '100/sec', '10/min', '500/hour' or '1/day'.")
     return Rate(int(form[1]), _PER[form[2]])
 
 

@@ -30,9 +30,7 @@ class Retry:
 
     def __post_init__(self) -> None:
         if not isinstance(self.max_attempts, int) or not 1 <= self.max_attempts <= MOST_ATTEMPTS:
-            raise InvalidValue(
-                f"max_attempts={self.max_attempts!r}: give a whole number from 1 to {MOST_ATTEMPTS}."
-            )
+            raise InvalidValue(f"max_attempts={self.max_attempts!r}: give a whole number from 1 to {MOST_ATTEMPTS}.")
         if not 1.0 <= self.factor <= 100.0:
             raise InvalidValue(f"factor={self.factor!r}: give a number from 1 to 100.")
         if not 0.0 <= self.jitter <= 1.0:

@@ -18,9 +18,7 @@ _WHY = {
 }
 
 
-def tell(
-    key: str, executions: Sequence[Execution], suppressed: Sequence[Suppressed], now: datetime
-) -> str:
+def tell(key: str, executions: Sequence[Execution], suppressed: Sequence[Suppressed], now: datetime) -> str:
     """The whole story of a key, newest execution first."""
     if not executions:
         return f"Nothing is known under the key {key!r}: it never ran, or its window is over."

@@ -116,9 +116,7 @@ class Task(Generic[P, R]):
 def check_priority(priority: Any) -> int:
     """Higher runs first; within bounds that every engine has."""
     if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > PRIORITY_BOUND:
-        raise InvalidValue(
-            f"priority={priority!r}: give a whole number from -{PRIORITY_BOUND} to {PRIORITY_BOUND}."
-        )
+        raise InvalidValue(f"priority={priority!r}: give a whole number from -{PRIORITY_BOUND} to {PRIORITY_BOUND}.")
     return priority
 
 

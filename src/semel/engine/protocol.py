@@ -144,7 +144,7 @@ class Engine(Protocol):
     async def find(self, kind: str, key: str) -> Execution | None:
         """The newest execution under a key."""
 
-    async def list(self, which: Filter) -> list[Execution]:
+    async def executions(self, which: Filter) -> list[Execution]:
         """Executions, newest first."""
 
     async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed], datetime]:

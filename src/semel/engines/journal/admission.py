@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from semel.contract.decision import Admit, Decision, Join, Prior, Reason, Refuse, Replay, Request, decide
+from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, decide
 from semel.contract.lifecycle import Status
 from semel.engine.protocol import Admission, Start
 from semel.engines.journal.coalesce import Coalescer
@@ -97,9 +97,7 @@ class Admissions:
             waiting = await self._decide(requests, rows, rest, answers) if rest else []
         return [answer or TimeoutError("the key changed hands too often") for answer in answers]
 
-    async def _ask_first(
-        self, requests: list[Start], waiting: list[int], answers: list[Any]
-    ) -> list[int]:
+    async def _ask_first(self, requests: list[Start], waiting: list[int], answers: list[Any]) -> list[int]:
         """When duplicates prevail, reading first saves the attempt to insert them."""
         holders, _, now = await self._priors([requests[i] for i in waiting])
         rest = []
@@ -112,9 +110,7 @@ class Admissions:
                 rest.append(i)
         return rest
 
-    async def _decide(
-        self, requests: list[Start], rows: list[Row], rest: list[int], answers: list[Any]
-    ) -> list[int]:
+    async def _decide(self, requests: list[Start], rows: list[Row], rest: list[int], answers: list[Any]) -> list[int]:
         """Something stood in the way of these: ask the contract. Those to try again are given back."""
         holders, present, now = await self._priors([requests[i] for i in rest])
         again = []
@@ -139,9 +135,7 @@ class Admissions:
         new = (*row[:5], decision.generation, decision.supersedes, *row[7:])
         return await self._store.run(supersede, self._namespace, decision.supersedes or "", new)
 
-    async def _priors(
-        self, requests: list[Start]
-    ) -> tuple[dict[tuple[str, str | None], Prior], set[str], datetime]:
+    async def _priors(self, requests: list[Start]) -> tuple[dict[tuple[str, str | None], Prior], set[str], datetime]:
         keys = list({(r.kind, r.key) for r in requests if r.key is not None})
         ids = [(r.id,) for r in requests if r.key is None]
         rows, present = await persistently(self._store.run, find_priors, self._namespace, keys, ids)
@@ -171,17 +165,13 @@ class Admissions:
         if lanes:
             self._hub.work(lanes)
 
-    def _suppress(self, decision: Decision) -> Admission:
+    def _suppress(self, decision: Join | Replay | Refuse) -> Admission:
         """Remember that a duplicate did not run; written down with others, never one by one."""
-        match decision:
-            case Join(prior):
-                reason = Reason.JOINED
-            case Replay(prior):
-                reason = Reason.REPLAYED
-            case Refuse(prior, reason):
-                pass
-            case Admit():
-                raise AssertionError("an admitted request is no duplicate")
+        prior = decision.prior
+        if isinstance(decision, Refuse):
+            reason = decision.reason
+        else:
+            reason = Reason.JOINED if isinstance(decision, Join) else Reason.REPLAYED
         now = int(time.time() * 1_000_000)
         count = self._counts.setdefault((prior.id, reason), [0, now, now])
         count[0] += 1

@@ -28,7 +28,9 @@ class Interrupted(Exception):
     """The worker stops: this attempt does not count and the task goes back to its lane."""
 
 
-async def attempt(task: Task[..., Any], claim: Claim, running: Running, threads: Callable[[], Threads], limit: int) -> Ending:
+async def attempt(
+    task: Task[..., Any], claim: Claim, running: Running, threads: Callable[[], Threads], limit: int
+) -> Ending:
     """Run the task once. Never raises, except Interrupted and only when the worker itself stops."""
     enter(running)
     clock = None
@@ -61,7 +63,9 @@ async def _call(task: Task[..., Any], args: Any, kwargs: Any, threads: Callable[
 
 def _failed(task: Task[..., Any], claim: Claim, error: BaseException, status: Status) -> Ending:
     """Another attempt, or the end. What cannot be encoded or decoded will not be by another attempt either."""
-    names = [f"{c.__module__}.{c.__qualname__}" for c in type(error).__mro__] + [c.__name__ for c in type(error).__mro__]
+    names = [f"{c.__module__}.{c.__qualname__}" for c in type(error).__mro__] + [
+        c.__name__ for c in type(error).__mro__
+    ]
     hopeless = isinstance(error, InputError) or task.retry.hopeless(names)
     data = dump_error(describe(error, status, task))
     if claim.attempt < claim.max_attempts and not hopeless:
@@ -89,4 +93,6 @@ def _text(error: BaseException) -> str:
 
 def _clean(text: str, most: int) -> str:
     text = text.encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= most else f"{text[: most // 2]}\n… {len(text) - most:,} characters …\n{text[-most // 2 :]}"
+    return (
+        text if len(text) <= most else f"{text[: most // 2]}\n… {len(text) - most:,} characters …\n{text[-most // 2 :]}"
+    )

@@ -68,9 +68,7 @@ def claim(worker: int, lanes: list[int], lows: list[int], names: list[str], limi
 
 
 @procedure(Line.CLAIM)
-def claim_guarded(
-    namespace: str, worker: int, lane: Lane, gate: Gate, names: list[str], limit: int
-) -> Script[Taken]:
+def claim_guarded(namespace: str, worker: int, lane: Lane, gate: Gate, names: list[str], limit: int) -> Script[Taken]:
     """The same for one guarded lane, under the lock of its gates."""
     scopes = [scope for scope, _ in gate.rates]
     if gate.concurrency is not None:

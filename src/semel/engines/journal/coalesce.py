@@ -17,9 +17,7 @@ class Coalescer(Generic[I, O]):
     its caller alone, an exception raised goes to all of that flush.
     """
 
-    def __init__(
-        self, flush: Callable[[list[I]], Awaitable[list[O | BaseException]]], most: int
-    ) -> None:
+    def __init__(self, flush: Callable[[list[I]], Awaitable[list[O | BaseException]]], most: int) -> None:
         self._flush = flush
         self._most = most
         self._items: list[I] = []

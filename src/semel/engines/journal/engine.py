@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
@@ -22,7 +23,7 @@ from semel.engine.protocol import (
     Worker,
     WorkerState,
 )
-from semel.engines.journal import cleaning, control, leasing, migrating, reading
+from semel.engines.journal import cleaning, control, migrating, reading
 from semel.engines.journal.admission import Admissions
 from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.hub import Hub
@@ -108,7 +109,7 @@ class JournalEngine:
         await self.open()
         return await persistently(self._store.run, reading.find, self._namespace, kind, key)
 
-    async def list(self, which: Filter) -> list[Execution]:
+    async def executions(self, which: Filter) -> list[Execution]:
         """See Engine."""
         await self.open()
         return await persistently(self._store.run, reading.recent, self._namespace, which)
@@ -117,9 +118,7 @@ class JournalEngine:
         """See Engine."""
         await self.open()
         await self._admissions.write_counts()
-        executions, suppressed, now = await persistently(
-            self._store.run, reading.explain, self._namespace, kind, key
-        )
+        executions, suppressed, now = await persistently(self._store.run, reading.explain, self._namespace, kind, key)
         return executions, suppressed, from_micros(now)
 
     async def input_of(self, id: str) -> bytes | None:
@@ -147,7 +146,7 @@ class JournalEngine:
                 waiting.cancel()
                 poll = min(SLOWEST_POLL, poll * 1.5)
 
-    async def _read_outcomes(self, ids: Sequence[str]) -> list[Outcome | None | BaseException]:
+    async def _read_outcomes(self, ids: Sequence[str]) -> list[Outcome | BaseException | None]:
         ended = await persistently(self._store.run, reading.outcomes, list(ids))
         unknown = [id_ for id_ in ids if id_ not in ended]
         alive = await persistently(self._store.run, reading.present, unknown) if unknown else set()
@@ -219,7 +218,14 @@ class JournalEngine:
     def worker(self, registry: Registry, queues: Sequence[str] | None, settings: WorkerSettings) -> Worker:
         """See Engine."""
         return JournalWorker(
-            self._store, self._namespace, self._hub, registry, queues, settings, self._max_payload, self._ready_to_serve
+            self._store,
+            self._namespace,
+            self._hub,
+            registry,
+            queues,
+            settings,
+            self._max_payload,
+            self._ready_to_serve,
         )
 
     async def clean(self) -> int:
@@ -254,13 +260,13 @@ class JournalEngine:
         if missing:
             return findings
         now = await self._store.run(reading.clock)
-        skew = abs(now / 1e6 - datetime.now().timestamp())
+        skew = abs(now / 1e6 - time.time())
         findings.append(Finding(skew < 5, "clock", f"this machine is {skew:.1f} s off the database's clock"))
         workers = await self.workers()
         findings.append(Finding(True, "workers", f"{len(workers)} with a lease"))
         late = [w.name for w in workers if w.expires_at < from_micros(now)]
         findings.append(Finding(not late, "leases", f"run out: {', '.join(late)}" if late else "all current"))
-        failed = len(await self.list(Filter(status=Status.FAILED, limit=1000)))
+        failed = len(await self.executions(Filter(status=Status.FAILED, limit=1000)))
         findings.append(Finding(True, "failed executions", f"{failed if failed < 1000 else 'over 1000'}"))
         return findings
 

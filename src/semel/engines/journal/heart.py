@@ -100,7 +100,8 @@ class Heart:
             await worker.intake.refresh()
             worker.wake.set()
         if state.next_expiry is not None and state.next_expiry < state.now:
-            worker.hub.work(await worker.store.run(recover))
+            lanes = await worker.store.run(recover)
+            worker.hub.work(lanes)
         if state.next_due is not None and state.next_due <= state.now:
             await self._promote()
         if state.work and worker.room > 0:
@@ -139,7 +140,9 @@ class Heart:
         """All that is due, in small batches, others between them."""
         worker = self._worker
         looked = 0
-        worker.hub.work(await worker.store.run(adopt_orphans))
+        adopted = await worker.store.run(adopt_orphans)
+        if adopted:
+            worker.hub.work(adopted)
         while True:
             slips, executions = await worker.store.run(clean)
             looked += executions

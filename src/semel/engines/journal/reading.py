@@ -69,9 +69,7 @@ def recent(namespace: str, which: Filter) -> Script[list[Execution]]:
     elif which.status is not None and which.status.live:
         query = "recent_live"
     status = None if which.status is None else which.status.value
-    rows = yield Ask(
-        query, (namespace, which.before, which.queue, which.name, which.kind, status, which.limit)
-    )
+    rows = yield Ask(query, (namespace, which.before, which.queue, which.name, which.kind, status, which.limit))
     return [execution(tuple(row)) for row in rows]
 
 
@@ -83,9 +81,7 @@ def explain(namespace: str, kind: str, key: str) -> Script[tuple[list[Execution]
     suppressed = []
     for one in executions:
         for id_, reason, times, first, last in (yield Ask("suppressed", (one.id,))):
-            suppressed.append(
-                Suppressed(id_, Reason(reason), times, from_micros(first), from_micros(last))
-            )
+            suppressed.append(Suppressed(id_, Reason(reason), times, from_micros(first), from_micros(last)))
     now = (yield Ask("clock"))[0][0]
     return executions, suppressed, now
 

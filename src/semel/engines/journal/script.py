@@ -70,9 +70,7 @@ class Procedure(Generic[P, T]):
         return self.script(*args, **kwargs)
 
 
-def procedure(
-    line: Line, *, atomic: bool = False
-) -> Callable[[Callable[P, Script[T]]], Procedure[P, T]]:
+def procedure(line: Line, *, atomic: bool = False) -> Callable[[Callable[P, Script[T]]], Procedure[P, T]]:
     """Mark a script. `atomic` says that each statement may commit on its own, as when there is only one."""
     return lambda script: Procedure(script, line, atomic)
 

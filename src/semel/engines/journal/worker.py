@@ -214,7 +214,8 @@ class JournalWorker:
         for script, batch in ((settle, final), (put_off, again)):
             while batch:
                 try:
-                    refused |= await self.store.run(script, worker, batch)
+                    stale = await self.store.run(script, worker, batch)
+                    refused |= stale
                     break
                 except EngineUnavailable as error:
                     failures += 1

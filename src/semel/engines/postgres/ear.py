@@ -60,7 +60,8 @@ class Ear:
             attempt = 0
             self._listener.stirred()
 
-    def _heard(self, _connection: Any, _pid: int, channel: str, payload: str) -> None:
+    def _heard(self, _connection: Any, _pid: int, channel: str, told: object) -> None:
+        payload = str(told)
         match channel:
             case "semel_work":
                 self._listener.work(map(int, payload.split(",")))

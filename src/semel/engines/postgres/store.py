@@ -43,9 +43,7 @@ class PostgresStore:
         self._queries = load_queries("semel.engines.postgres")
         # A claim need not outlive a crash of the server: if it is lost, the task is free again.
         self._wires = {
-            line: Wire(
-                url, line.value, {**PLANS, "synchronous_commit": "off"} if line is Line.CLAIM else PLANS
-            )
+            line: Wire(url, line.value, {**PLANS, "synchronous_commit": "off"} if line is Line.CLAIM else PLANS)
             for line in Line
         }
         self._ear: Ear | None = None

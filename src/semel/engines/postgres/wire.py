@@ -25,7 +25,13 @@ PLANS: Final = {
     "default_transaction_isolation": "read committed",
 }
 _AWAY: Final = ("08", "53", "57", "58")
-LOST: Final = (OSError, asyncio.TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError, EOFError)
+LOST: Final = (
+    OSError,
+    asyncio.TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    EOFError,
+)
 
 
 class Wire:

@@ -21,6 +21,14 @@ from semel.errors import EngineError, EngineUnavailable, MigrationNeeded
 
 MOST_JOBS: Final = 500
 LOCK_PATIENCE: Final = 30.0
+PRAGMAS: Final = (
+    "journal_mode = wal",
+    "synchronous = full",
+    "wal_autocheckpoint = 4000",
+    "journal_size_limit = 67108864",
+    "temp_store = memory",
+    "cache_size = -65536",
+)
 _PARTS: Final[dict[str, list[tuple[str, int]]]] = {}
 
 
@@ -98,12 +106,9 @@ class Scribe(threading.Thread):
             ) from error
         db = self._db
         db.set_busy_handler(self._wait_for_lock)
-        db.create_scalar_function("semel_now", lambda: self._now, 0, deterministic=True)
+        db.create_scalar_function("semel_now", self._tell_now, 0, deterministic=True)
         try:
-            for pragma in (
-                "journal_mode = wal", "synchronous = full", "wal_autocheckpoint = 4000", "journal_size_limit = 67108864",
-                "temp_store = memory", "cache_size = -65536", "foreign_keys = off",
-            ):  # fmt: skip
+            for pragma in PRAGMAS:
                 db.execute(f"pragma {pragma}").fetchall()
             self._version = self._data_version()
         except apsw.Error as error:
@@ -135,6 +140,9 @@ class Scribe(threading.Thread):
 
     def _nothing(self) -> None:
         return
+
+    def _tell_now(self, *_: object) -> int:
+        return self._now
 
     def _commit(self, jobs: list[Job]) -> None:
         """All in one transaction; if one of them fails, each in its own, so that it fails alone."""

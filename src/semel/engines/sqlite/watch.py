@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 _IN_MODIFY: Final = 0x2
@@ -20,8 +21,8 @@ class Watch:
     def __init__(self, path: str, look: Callable[[], None]) -> None:
         self._look = look
         self._loop = asyncio.get_running_loop()
-        self._wal = os.path.basename(path).encode() + b"-wal"
-        self._fd = self._inotify(os.path.dirname(os.path.abspath(path)))
+        self._wal = Path(path).name.encode() + b"-wal"
+        self._fd = self._inotify(str(Path(path).resolve().parent))
         if self._fd is not None:
             self._loop.add_reader(self._fd, self._readable, self._fd)
         self._every = _POLL if self._fd is None else _SLOW_POLL
