@@ -14,6 +14,7 @@ from typing import Protocol
 from semel.contract.decision import Decision, Reuse
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Suppressed
+from semel.define.context import Running
 from semel.define.registry import Registry
 from semel.settings import QueueSettings, WorkerSettings
 
@@ -120,11 +121,18 @@ class Worker(Protocol):
     def healthy(self) -> bool:
         """Are all of its loops alive?"""
 
+    @property
+    def busy(self) -> Sequence[Running]:
+        """What it runs now."""
+
     async def start(self) -> None:
         """Take a lease and begin."""
 
     async def stop(self, grace: timedelta | None = None) -> None:
-        """Take no new work, let running tasks finish within `grace`, give the rest back."""
+        """Take no new work, let running tasks finish within `grace`, give the rest back.
+
+        Asked a second time, it waits no longer and gives back at once what still runs.
+        """
 
 
 class Engine(Protocol):

@@ -59,12 +59,19 @@ class JournalWorker:
         self._threads: Threads | None = None
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
+        self._draining: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
         self.wake = asyncio.Event()
 
     @property
     def names(self) -> list[str]:
         """The tasks that this worker can run."""
         return [task.name for task in self.registry]
+
+    @property
+    def busy(self) -> list[Running]:
+        """What runs here now."""
+        return [running for _, running, _ in self.running.values()]
 
     @property
     def healthy(self) -> bool:
@@ -236,13 +243,22 @@ class JournalWorker:
         return [ending.claim.seq not in refused for ending in endings]
 
     async def stop(self, grace: timedelta | None = None) -> None:
-        """Drain: no new work, running tasks may finish, the rest goes back to its lane."""
-        grace = self.settings.grace if grace is None else grace
+        """Drain: no new work, running tasks may finish, the rest goes back to its lane. Asked again, do not wait."""
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain(self.settings.grace if grace is None else grace))
+        else:
+            self._hurry.set()
+        await asyncio.shield(self._draining)
+
+    async def _drain(self, grace: timedelta) -> None:
         self._stopping = True
         await self._end_loop("claim")
         tasks = [task for _, _, task in self.running.values()]
         if tasks and grace:
-            await asyncio.wait(tasks, timeout=grace.total_seconds())
+            waits = [asyncio.create_task(asyncio.wait(tasks)), asyncio.create_task(self._hurry.wait())]
+            await asyncio.wait(waits, timeout=grace.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
         interrupted = list(self.running.values())
         for _, running, task in interrupted:
             running.stopping = True
