@@ -1,0 +1,86 @@
+"""Run the Python of one page, block after block, as a reader with `python -m asyncio` would.
+
+    python -m tests.docs.run_page docs/tutorial/first-task.md
+
+Blocks share their names and one event loop, so `await` works at the top level. A block with
+`title="shop.py"` is written to that file instead, and run as a program of its own if it says `run`. A `text output` block must be what the Python block
+before it printed; ids, times and durations are not compared. The working folder is the reader's.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from tests.docs.pages import Block, blocks, short
+
+VARIES = (
+    (re.compile(r"\b[0-9a-f]{32}\b"), "ID"),
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?"), "TIME"),
+)
+
+
+def compiled(block: Block, page: Path) -> CodeType:
+    """Code whose tracebacks point into the page."""
+    source = "\n" * (block.line - 1) + block.body
+    return compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+async def run(page: Path) -> int:
+    """Run every block; how many there were."""
+    names: dict[str, Any] = {"__name__": "__page__"}
+    printed, count = "", 0
+    for block in blocks(page):
+        if block.language == "text" and "output" in block.marks:
+            same(printed, block, page)
+        if not block.runs:
+            continue
+        count += 1
+        if block.title is not None:
+            printed = write(block, block.title)
+            continue
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            pending = eval(compiled(block, page), names)
+            if inspect.iscoroutine(pending):
+                await pending
+        printed = out.getvalue()
+    return count
+
+
+def write(block: Block, name: str) -> str:
+    """Write the file; if the page tells the reader to run it, what it prints."""
+    Path(name).write_text(block.body, encoding="utf-8")
+    if "run" not in block.marks.split():
+        return ""
+    done = subprocess.run([sys.executable, name], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr}")
+    return done.stdout
+
+
+def same(printed: str, block: Block, page: Path) -> None:
+    """What the page shows is what came out."""
+    wanted = block.body
+    for pattern, word in VARIES:
+        printed, wanted = pattern.sub(word, printed), pattern.sub(word, wanted)
+    if printed.rstrip() != wanted.rstrip():
+        raise SystemExit(f"{short(page)}:{block.line} shows\n{wanted}\nbut this was printed:\n{printed}")
+
+
+def main() -> None:
+    sys.path.insert(0, "")
+    count = asyncio.run(run(Path(sys.argv[1]).resolve()))
+    print(f"{count} blocks ran")
+
+
+if __name__ == "__main__":
+    main()

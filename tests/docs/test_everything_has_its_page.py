@@ -1,0 +1,140 @@
+"""Every error, setting, command, capability, table and file is written about; nothing that is not there is."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semel import errors, settings
+from semel.contract.durations import spell
+from semel.engine.protocol import Capabilities
+from semel.engines import opening
+from tests.docs.pages import PAGES, ROOT, blocks, read, table
+
+ERRORS = [c for c in vars(errors).values() if inspect.isclass(c) and issubclass(c, errors.SemelError)]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda c: c.__name__)
+def test_every_error_has_its_section(error: type[errors.SemelError]) -> None:
+    code = f" {error.code}" if "code" in vars(error) else ""
+    sections = re.split(r"(?m)^#+ ", read("docs/reference/errors.md"))
+    mine = [s for s in sections if s.splitlines()[0] == f"{error.__name__}{code}"]
+    assert len(mine) == 1
+    if code:
+        assert "**Cause.**" in mine[0]
+        assert "**What to do.**" in mine[0]
+
+
+def test_no_error_is_made_up() -> None:
+    known = {error.code for error in ERRORS}
+    for page in PAGES:
+        assert set(re.findall(r"SEMEL-[A-Z]?\d+", page.read_text(encoding="utf-8"))) <= known
+
+
+def default(value: Any) -> str:
+    match value:
+        case timedelta():
+            return f'"{spell(value)}"'
+        case bool():
+            return str(value).lower()
+        case None:
+            return "none"
+        case str():
+            return f'"{value}"'
+    return str(value)
+
+
+@pytest.mark.parametrize(
+    ("group", "first"),
+    [
+        (settings.Settings, "setting"),
+        (settings.WorkerSettings, "[worker]"),
+        (settings.QueueSettings, "[queues.NAME]"),
+    ],
+)
+def test_every_setting_is_documented_with_its_default(group: Any, first: str) -> None:
+    rows = {row[0]: row[1] for row in table(read("docs/reference/settings.md"), first)[1:]}
+    fields = [f for f in dataclasses.fields(group) if f.name not in ("queues", "worker")]
+    assert rows == {f.name: default(f.default) for f in fields}
+
+
+def test_every_environment_variable_is_documented() -> None:
+    known = set(re.findall(r"SEMEL_[A-Z_]+", inspect.getsource(settings)))
+    assert set(re.findall(r"SEMEL_[A-Z_]+", read("docs/reference/settings.md"))) == known
+
+
+def test_the_engine_table_is_what_the_engines_declare() -> None:
+    head, *body = table(read("docs/reference/engines.md"), "capability")
+    engines = {"SQLite": opening.SQLITE, "PostgreSQL": opening.POSTGRES}
+    assert head[1:] == list(engines)
+    declared = {
+        field.name: ["yes" if getattr(engine, field.name) else "no" for engine in engines.values()]
+        for field in dataclasses.fields(Capabilities)
+        if field.name != "name"
+    }
+    assert {row[0]: row[1:] for row in body} == declared
+
+
+def commands() -> dict[str, Any]:
+    """The commands of `semel`, by name."""
+    import click
+    import typer
+
+    module = importlib.import_module("semel.cli")
+    apps = [value for value in vars(module).values() if isinstance(value, typer.Typer)]
+    assert apps, "semel.cli has no typer app"
+    group = typer.main.get_command(apps[0])
+    assert isinstance(group, click.Group)
+    return dict(group.commands)
+
+
+def test_every_command_has_its_section() -> None:
+    sections = re.findall(r"(?m)^## semel ([\w-]+)$", read("docs/reference/cli.md"))
+    assert sorted(sections) == sorted(commands())
+
+
+def test_every_option_of_a_command_is_documented() -> None:
+    text = read("docs/reference/cli.md")
+    for name, command in commands().items():
+        section = text.partition(f"\n## semel {name}\n")[2].partition("\n## ")[0]
+        options = [o for p in command.params for o in p.opts if o.startswith("--") and o != "--help"]
+        assert [o for o in options if f"`{o}" not in section] == [], name
+
+
+def test_no_page_uses_a_command_that_is_not_there() -> None:
+    known = commands()
+    for page in PAGES:
+        for block in blocks(page):
+            if block.language == "console":
+                used = re.findall(r"(?m)^\$ semel ([a-z-]+)", block.body)
+                assert set(used) <= set(known), page
+
+
+def test_the_architecture_lists_every_file() -> None:
+    listed = set(re.findall(r"(?m)^  ([\w/]+\.py|[\w/]+/(?:\*\.sql)?) ", read("ARCHITECTURE.md")))
+    source = ROOT / "src" / "semel"
+    for name in listed:
+        assert list(source.glob(name.rstrip("/"))), f"{name} is listed and not there"
+    files = [path.relative_to(source) for path in source.rglob("*.py") if path.name != "__init__.py"]
+    assert [str(f) for f in files if str(f) not in listed and not by_folder(f, listed)] == []
+
+
+def by_folder(file: Path, listed: set[str]) -> bool:
+    """Rooms that are described as a whole."""
+    return f"{file.parts[0]}/" in listed
+
+
+def test_every_table_is_explained() -> None:
+    for name in ("ARCHITECTURE.md", "docs/reference/tables.md"):
+        text = read(name)
+        for dialect in ("sqlite", "postgres"):
+            for path in (ROOT / "src/semel/engines" / dialect / "migrations").glob("*.sql"):
+                for created in re.findall(r"create (?:table|view) (\w+)", path.read_text(encoding="utf-8")):
+                    assert f"`{created}`" in text, (name, created)

@@ -1,0 +1,63 @@
+"""Every snippet of every page runs, in order, on an empty SQLite database in an empty folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bench.server import Postgres
+from semel.settings import read_settings
+from tests.docs.pages import PAGES, ROOT, blocks, short
+
+WITH_PYTHON = [page for page in PAGES if any(block.runs for block in blocks(page))]
+ON_POSTGRES = "docs/how-to/postgresql.md"
+MOST_THAT_DO_NOT_RUN = 3
+
+
+def run_page(page: Path, folder: Path, url: str | None) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
+    env["PYTHONPATH"] = str(ROOT)
+    if url is not None:
+        env["SEMEL_URL"] = url
+    done = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", "-m", "tests.docs.run_page", str(page)],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", [p for p in WITH_PYTHON if short(p) != ON_POSTGRES], ids=short)
+def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    run_page(page, tmp_path, None)
+
+
+def test_the_snippets_about_postgresql_run_on_postgresql(postgres_server: Postgres, tmp_path: Path) -> None:
+    postgres_server.sql("create database docs_page")
+    run_page(ROOT / ON_POSTGRES, tmp_path, postgres_server.url("docs_page"))
+
+
+def test_few_snippets_are_excused() -> None:
+    excused = [
+        f"{short(page)}:{block.line}"
+        for page in PAGES
+        for block in blocks(page)
+        if block.language == "python" and not block.runs
+    ]
+    assert len(excused) <= MOST_THAT_DO_NOT_RUN, excused
+
+
+@pytest.mark.parametrize("page", PAGES, ids=short)
+def test_settings_in_toml_are_accepted(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "toml":
+            read_settings(tomllib.loads(block.body))
