@@ -61,7 +61,8 @@ def effect_key(namespace: str, kind: str, subject: str, generation: int, name: s
     """
     check_name(name, "effect name")
     if generation:
-        name = f"{name}:{generation + 1}"
+        # '#' is in no name, so that no business key with a ':' in it can read like a generation.
+        name = f"{name}#{generation + 1}"
     text = f"{EFFECT_FORMAT}:{namespace}:{kind}:{subject}:{name}"
     if len(text) <= KEY_LENGTH:
         return text
