@@ -32,7 +32,7 @@ def _seconds(value: object, what: str) -> float:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        return value
     if isinstance(value, str):
         text = value.strip().lower()
         if text in ("0", "forever"):
