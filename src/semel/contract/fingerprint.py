@@ -33,7 +33,7 @@ def _compare(path: str, old: Any, new: Any, found: dict[str, tuple[Any, Any]]) -
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, (left, right) in enumerate(zip(old, new, strict=True)):
             _compare(f"{path}[{index}]", left, right, found)
-    elif old != new or type(old) is not type(new):
+    elif repr(old) != repr(new):  # as stored: 1, 1.0, True and -0.0 are four inputs
         found[path] = (old, new)
 
 
