@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-import types
+import re
 import typing
 from collections.abc import Callable
 from typing import Any, Final
@@ -20,6 +20,7 @@ from semel.errors import DefinitionError, NotDecodable, NotEncodable, PayloadToo
 
 MAX_PAYLOAD: Final = 1 << 20
 MAX_DEPTH: Final = 64
+_LONG_NUMBER: Final = re.compile(rb"\d{19}")
 _PLAIN: Final = (str, int, bool, float, type(None))
 
 
@@ -27,8 +28,20 @@ def _to_json(value: Any) -> Any:
     """What msgspec does not know: pydantic models, recognised without importing pydantic."""
     dump = getattr(type(value), "model_dump", None)
     if dump is not None:
-        return value.model_dump(mode="json")
+        return _steady(value, value.model_dump(mode="json"))
     raise TypeError(f"a {type(value).__name__} cannot be stored as JSON")
+
+
+def _steady(value: Any, dumped: Any) -> Any:
+    """Sets in one order: theirs differs between processes, and would make the same input look like another."""
+    if isinstance(dumped, dict):
+        if isinstance(value, dict):
+            return {key: _steady(v, d) for v, (key, d) in zip(value.values(), dumped.items(), strict=False)}
+        return {name: _steady(getattr(value, name, None), d) for name, d in dumped.items()}
+    if isinstance(dumped, list) and isinstance(value, list | tuple | set | frozenset):
+        items = [_steady(v, d) for v, d in zip(value, dumped, strict=False)]
+        return items if isinstance(value, list | tuple) else sorted(items, key=_encoder.encode)
+    return dumped
 
 
 def _from_json(kind: type, value: Any) -> Any:
@@ -46,11 +59,12 @@ def encode(value: Any, what: str, *, plain: bool = False, limit: int = MAX_PAYLO
     try:
         data = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        _point_at(value, what, plain=True)
-        _point_at(value, what, plain=False)
-        raise NotEncodable(f"{what} cannot be stored as JSON: {error}.") from error
-    # NaN and Infinity come out as null: where there is a null, look for them.
-    if plain or b"null" in data or len(data) > 512:
+        _point_at(value, what, plain=plain)
+        data = _encode_with_keys(value, what, error)
+    # NaN and Infinity come out as null: where there is a null, look for them; the same for what may be too deep
+    # and for integers that other readers of JSON would round.
+    deep = data.count(b"[") + data.count(b"{") > MAX_DEPTH
+    if plain or deep or b"null" in data or _LONG_NUMBER.search(data):
         _point_at(value, what, plain=plain)
     if len(data) > limit:
         raise PayloadTooLarge(
@@ -58,6 +72,14 @@ def encode(value: Any, what: str, *, plain: bool = False, limit: int = MAX_PAYLO
             "and pass a reference to it, or raise max_payload."
         )
     return data
+
+
+def _encode_with_keys(value: Any, what: str, error: Exception) -> bytes:
+    """The encoder sorts keys only if all are str: `dict[int, …]` goes this slower way."""
+    try:
+        return _encoder.encode(msgspec.to_builtins(value, enc_hook=_to_json, str_keys=True))
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        raise NotEncodable(f"{what} cannot be stored as JSON: {error}.") from error
 
 
 def _point_at(value: Any, path: str, *, plain: bool, depth: int = 0) -> None:
@@ -83,12 +105,17 @@ def _point_at(value: Any, path: str, *, plain: bool, depth: int = 0) -> None:
             for key, item in value.items():
                 if plain and not isinstance(key, str):
                     raise NotEncodable(f"{path} has the key {key!r}: JSON keys are str. {_ANNOTATE}")
+                if isinstance(key, str):
+                    _point_at(key, f"a key of {path}", plain=plain, depth=depth)
                 _point_at(item, f"{path}[{key!r}]", plain=plain, depth=depth + 1)
         case list() | tuple():
             for index, item in enumerate(value):
                 _point_at(item, f"{path}[{index}]", plain=plain, depth=depth + 1)
         case int() | float():
             return
+        case set() | frozenset() if not plain:
+            for item in value:
+                _point_at(item, f"a member of {path}", plain=plain, depth=depth + 1)
         case _:
             if plain:
                 raise NotEncodable(f"{path} is a {type(value).__name__}: {_ANNOTATE}")
@@ -140,12 +167,13 @@ class Shape:
         self._most = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
         self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         self._plain = frozenset(p.name for p in parameters if _is_plain(hints.get(p.name, Any)))
-        fields = [(p.name, _field_type(p, hints.get(p.name, Any))) for p in parameters]
+        fields = [(p.name, _field_type(p, hints.get(p.name, Any)), _default(p)) for p in parameters]
         returns = hints.get("return", Any)
         self._plain_result = _is_plain(returns)
         try:
             self._reader = msgspec.json.Decoder(
-                msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True), dec_hook=_from_json
+                msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True, kw_only=True),
+                dec_hook=_from_json,
             )
             self._result = msgspec.json.Decoder(Any if self._plain_result else returns, dec_hook=_from_json)
         except TypeError as error:
@@ -213,12 +241,23 @@ class Shape:
 
 
 def _field_type(parameter: inspect.Parameter, annotation: Any) -> Any:
-    item = Any if _is_plain(annotation) else annotation
+    kind: Any = Any if _is_plain(annotation) else annotation
     if parameter.kind is parameter.VAR_POSITIONAL:
-        return types.GenericAlias(tuple, (item, ...))
+        return tuple[kind, ...]
     if parameter.kind is parameter.VAR_KEYWORD:
-        return types.GenericAlias(dict, (str, item))
-    return item
+        return dict[str, kind]
+    return kind
+
+
+def _default(parameter: inspect.Parameter) -> Any:
+    """Arguments that were stored before a parameter was added are read with its default."""
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return ()
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return msgspec.field(default_factory=dict)
+    if parameter.default is parameter.empty:
+        return msgspec.NODEFAULT
+    return msgspec.field(default_factory=lambda: parameter.default)
 
 
 def decode_plain(data: bytes | None) -> Any:
