@@ -2,9 +2,10 @@
 
     python -m tests.docs.run_page docs/tutorial/first-task.md
 
-Blocks share their names and one event loop, so `await` works at the top level. A block with
-`title="shop.py"` is written to that file instead, and run as a program of its own if it says `run`. A `text output` block must be what the Python block
-before it printed; ids, times and durations are not compared. The working folder is the reader's.
+Blocks share their names and one event loop, so `await` works at the top level. A block of any kind with
+`title="shop.py"` is written to that file instead, and run as a program of its own if it says `run`. A
+`text output` block must be what the Python block before it printed, but for ids and times. In a block
+`console run` every `$ semel …` must end well. The working folder is the reader's.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import inspect
 import io
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -42,11 +44,14 @@ async def run(page: Path) -> int:
     for block in blocks(page):
         if block.language == "text" and "output" in block.marks:
             same(printed, block, page)
+        if block.title is not None:
+            printed = write(block, block.title)
+        if block.language == "console" and "run" in block.marks:
+            command(block)
         if not block.runs:
             continue
         count += 1
         if block.title is not None:
-            printed = write(block, block.title)
             continue
         with contextlib.redirect_stdout(io.StringIO()) as out:
             pending = eval(compiled(block, page), names)
@@ -65,6 +70,16 @@ def write(block: Block, name: str) -> str:
     if done.returncode:
         raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr}")
     return done.stdout
+
+
+def command(block: Block) -> None:
+    """Type the commands of a console block."""
+    for line in block.body.splitlines():
+        if line.startswith("$ semel "):
+            words = [sys.executable, "-m", "semel", *shlex.split(line, comments=True)[2:]]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+            if done.returncode:
+                raise SystemExit(f"{line}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
 def same(printed: str, block: Block, page: Path) -> None:
