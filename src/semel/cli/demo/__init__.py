@@ -1,0 +1,1 @@
+"""The demo: a shop, a payment provider, a crash, and a claim that is checked."""

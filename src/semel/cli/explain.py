@@ -1,0 +1,45 @@
+"""`semel explain`: everything known of a key, in words."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from semel import App, Explanation, Status
+from semel.cli.exits import Exit
+from semel.cli.paper import Paper, as_data, plain
+from semel.cli.verb import database_verb
+
+_RELEASED = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
+
+
+@database_verb()
+async def explain(
+    app: App, paper: Paper, key: Annotated[str, typer.Argument(help="The task_id that was given to enqueue.")]
+) -> Exit:
+    """Tell what ran under a key, what did not and why, and until when that holds."""
+    told = await app.explain(key)
+    if paper.as_json:
+        paper.data(explanation_data(told))
+    else:
+        paper.line(told.text)
+        if told.executions:
+            newest = told.executions[0]
+            again = [f"semel redrive {newest.id}"] if newest.status in _RELEASED else []
+            paper.next(f"semel show {newest.id}", *again)
+        else:
+            paper.next("semel list")
+    return Exit.OK if told.executions else Exit.NOT_FOUND
+
+
+def explanation_data(told: Explanation) -> dict[str, Any]:
+    """An explanation for programs."""
+    return {
+        "key": told.key,
+        "kind": told.kind,
+        "executions": [as_data(execution) for execution in told.executions],
+        "suppressed": [plain(suppressed) for suppressed in told.suppressed],
+        "asked_at": told.asked_at,
+        "text": told.text,
+    }

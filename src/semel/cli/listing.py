@@ -1,0 +1,46 @@
+"""`semel list`: executions, newest first."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from semel import App, Execution, Status
+from semel.cli.paper import Paper, ago, as_data, status_text
+from semel.cli.verb import database_verb
+
+StatusOption = Annotated[Status | None, typer.Option("--status", help="Only those that stand so.")]
+QueueOption = Annotated[str | None, typer.Option("--queue", help="Only those on this queue.")]
+NameOption = Annotated[str | None, typer.Option("--name", help="Only those of this task.")]
+
+
+@database_verb()
+async def list_executions(
+    app: App,
+    paper: Paper,
+    status: StatusOption = None,
+    queue: QueueOption = None,
+    name: NameOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 50,
+    before: Annotated[str | None, typer.Option(help="Older than this id: the next page.")] = None,
+) -> None:
+    """List executions, newest first."""
+    found = await app.list(status=status, queue=queue, name=name, limit=limit, before=before)
+    if paper.as_json:
+        paper.data([as_data(execution) for execution in found])
+        return
+    if not found:
+        paper.line("Nothing here matches.")
+        paper.next("semel queues")
+        return
+    columns = ("Id", "Task", "Key", "Status", "Queue", "Try", "Asked for")
+    paper.table(columns, [_row(execution) for execution in found])
+    more = [f"semel list --before {found[-1].id}"] if len(found) == limit else []
+    paper.next(f"semel show {found[0].id}", *more)
+
+
+def _row(e: Execution) -> tuple[str | Text, ...]:
+    tries = f"{e.attempt}/{e.max_attempts}"
+    return (e.id, e.name, e.key or "", status_text(e.status), e.queue, tries, ago(e.created_at))

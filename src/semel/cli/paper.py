@@ -1,0 +1,133 @@
+"""What commands write on: tables for people or JSON for programs on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import IO, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from semel import Execution, Status
+
+PIPED_WIDTH = 200
+"""Where no one looks, lines are not folded to the width of a screen."""
+
+STYLES = {
+    Status.PENDING: "cyan",
+    Status.RUNNING: "bold blue",
+    Status.WAITING: "cyan",
+    Status.COMPLETED: "green",
+    Status.FAILED: "bold red",
+    Status.CANCELLED: "yellow",
+    Status.TIMED_OUT: "red",
+}
+
+
+def console(stream: IO[str] | None = None) -> Console:
+    """A console that takes text as it is: no markup, no guessing at colours."""
+    stream = stream or sys.stdout
+    width = None if stream.isatty() else PIPED_WIDTH
+    return Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
+
+
+def complain(line: str) -> None:
+    """One line on stderr."""
+    console(sys.stderr).print(Text(safe(line), "red"), soft_wrap=True)
+
+
+def note(line: str) -> None:
+    """A remark on stderr, out of the way of what is piped on."""
+    console(sys.stderr).print(Text(safe(line), "dim"), soft_wrap=True)
+
+
+def safe(text: str) -> str:
+    """Text without the control characters that could take over a terminal."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+class Paper:
+    """Where one command writes its answer."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def data(self, value: Any) -> None:
+        """The answer for programs."""
+        sys.stdout.write(json.dumps(value, default=plain, ensure_ascii=False, indent=2) + "\n")
+        sys.stdout.flush()
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """A line for people."""
+        console().print(Text(safe(text), style), soft_wrap=True)
+
+    def next(self, *commands: str) -> None:
+        """What one may want to do now."""
+        for command in commands:
+            self.line(f"  next: {command}", "dim")
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+        """Rows under headings; the first column is never folded, since it is copied."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for at, column in enumerate(columns):
+            table.add_column(column, no_wrap=at == 0, overflow="fold")
+        for row in rows:
+            table.add_row(*(safe(cell) if isinstance(cell, str) else cell for cell in row))
+        console().print(table)
+
+
+def plain(value: Any) -> Any:
+    """What JSON does not know: moments in ISO 8601, spans in seconds, the rest as text."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return str(value)
+
+
+def as_data(execution: Execution) -> dict[str, Any]:
+    """An execution for programs."""
+    return {
+        **dataclasses.asdict(execution),
+        "expires_at": execution.expires_at,
+        "window_ends_at": execution.window_ends_at,
+    }
+
+
+def status_text(status: Status) -> Text:
+    """A status in its colour."""
+    return Text(status.value, STYLES[status])
+
+
+def when(moment: datetime | None) -> str:
+    """A moment, to the second, in UTC."""
+    return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def ago(moment: datetime) -> str:
+    """How long ago, in one unit."""
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit} ago"
+    return f"{max(0, int(seconds))}s ago"
+
+
+def spelled(span: timedelta) -> str:
+    """A span as settings write it, such as 30d or 1h30m."""
+    left = round(span.total_seconds())
+    if left >= 36_500 * 86_400:
+        return "forever"
+    parts = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0"

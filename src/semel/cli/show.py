@@ -1,0 +1,75 @@
+"""`semel show`: one execution, with what went in and what came out."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from semel import App, Execution, Handle, Status
+from semel.cli.paper import Paper, as_data, spelled, when
+from semel.cli.verb import database_verb
+
+_RELEASED = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
+
+
+@database_verb()
+async def show(
+    app: App,
+    paper: Paper,
+    id: Annotated[str, typer.Argument(help="An execution, or the beginning of its id.")],
+) -> None:
+    """Show one execution: where it stands, its input, its result or its error."""
+    handle = await app.get(id)
+    execution = await handle.describe()
+    stored = await app.engine.input_of(execution.id)
+    given = None if stored is None else json.loads(stored)
+    result = await _result(handle, execution)
+    if paper.as_json:
+        paper.data({**as_data(execution), "input": given, "result": result})
+        return
+    for label, value in _lines(execution):
+        if value:
+            paper.line(f"{label:<12}{value}")
+    paper.line(f"{'input':<12}{'past its retention' if stored is None else _brief(given)}")
+    if execution.status is Status.COMPLETED:
+        paper.line(f"{'result':<12}{'past its retention' if execution.expired else _brief(result)}")
+    if execution.error is not None:
+        paper.line(f"{'error':<12}{execution.error.type}: {execution.error.message}", "red")
+        if execution.error.traceback:
+            paper.line(execution.error.traceback.rstrip(), "dim")
+    again = [f"semel redrive {execution.id}"] if execution.status in _RELEASED else []
+    stop = [f"semel cancel {execution.id}"] if execution.status.live else []
+    key = [f"semel explain {execution.key}"] if execution.key is not None else []
+    paper.next(*key, *again, *stop)
+
+
+async def _result(handle: Handle[Any], execution: Execution) -> Any:
+    if execution.status is not Status.COMPLETED or execution.expired:
+        return None
+    return await handle.result()
+
+
+def _lines(e: Execution) -> list[tuple[str, str]]:
+    return [
+        ("id", e.id),
+        ("task", e.name),
+        ("key", e.key or ""),
+        ("status", f"{e.status}{' (asked to stop)' if e.cancel_requested and e.status.live else ''}"),
+        ("queue", e.queue),
+        ("priority", str(e.priority) if e.priority else ""),
+        ("attempt", f"{e.attempt} of {e.max_attempts}"),
+        ("asked for", when(e.created_at)),
+        ("due", when(e.run_at)),
+        ("started", when(e.started_at)),
+        ("ended", when(e.finished_at)),
+        ("kept until", f"{when(e.expires_at)} ({spelled(e.retention)})" if e.expires_at else ""),
+        ("worker", e.worker or ""),
+        ("progress", e.progress or ""),
+        ("followed", e.previous_id or ""),
+    ]
+
+
+def _brief(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

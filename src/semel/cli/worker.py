@@ -1,0 +1,161 @@
+"""`semel worker`: run tasks until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from semel import App, ConfigError, Running
+from semel.cli.exits import Exit, guarded
+from semel.cli.family import Family
+from semel.cli.loading import Target, load_app
+from semel.cli.stopping import LAST_RESORT, Stopping, end_now, end_within
+from semel.cli.verb import Debug
+
+log = logging.getLogger("semel.worker")
+NAMED = 5
+"""How many of the running tasks are named while waiting for them."""
+
+
+class Level(StrEnum):
+    """How much is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What was asked for on the command line; None leaves it to semel.toml."""
+
+    target: str
+    queues: list[str] | None
+    concurrency: int | None
+    lease: str | None
+    grace: str | None
+
+
+def worker(
+    target: Target,
+    queues: Annotated[
+        str | None, typer.Option(help="Only these, with commas between. Default: all.", show_default=False)
+    ] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Tasks at a time, in each process.")] = None,
+    processes: Annotated[int, typer.Option(min=1, help="One for each core that tasks keep busy.")] = 1,
+    lease: Annotated[str | None, typer.Option(help="Silent for this long is dead, such as 30s.")] = None,
+    grace: Annotated[str | None, typer.Option(help="How long tasks may go on after the first SIGTERM.")] = None,
+    log_level: Annotated[Level, typer.Option(help="What is logged, on stderr.")] = Level.INFO,
+    tied: Annotated[bool, typer.Option("--tied", help="Stop when stdin ends.", hidden=True)] = False,
+    debug: Debug = False,
+) -> None:
+    """Run tasks: semel worker shop:app --queues payments,default --concurrency 200 --processes 2
+
+    The first SIGTERM or Ctrl-C drains: no new work, running tasks may finish within --grace. The second stops at once;
+    what still runs goes back and is run by another worker. Exits with 0 after a clean stop.
+    """
+
+    def work() -> Exit:
+        wish = Wish(target, _split(queues), concurrency, lease, grace)
+        if processes > 1:
+            _log_to_stderr(log_level)
+            return Family(processes, _as_arguments(wish, log_level, debug)).run()
+        stopping = Stopping(on_more=lambda _: end_within(LAST_RESORT, Exit.FAILED))
+        stopping.listen()
+        if tied:
+            stopping.end_with(sys.stdin.fileno())
+        app = load_app(target)
+        _log_to_stderr(log_level)
+        _refuse_what_cannot_work(app, target)
+        asyncio.run(_serve(app, wish, stopping))
+        _leave_stuck_threads()
+        return Exit.OK
+
+    guarded(work, debug)
+
+
+def _as_arguments(wish: Wish, level: Level, debug: bool) -> list[str]:
+    """The same wish, for a child."""
+    options = {
+        "--queues": None if wish.queues is None else ",".join(wish.queues),
+        "--concurrency": wish.concurrency,
+        "--lease": wish.lease,
+        "--grace": wish.grace,
+        "--log-level": level.value,
+    }
+    given = [f"{name}={value}" for name, value in options.items() if value is not None]
+    return [wish.target, *given, *(["--debug"] if debug else [])]
+
+
+def _split(queues: str | None) -> list[str] | None:
+    return None if queues is None else [queue.strip() for queue in queues.split(",") if queue.strip()]
+
+
+def _log_to_stderr(level: Level) -> None:
+    """Unless the app has set up logging itself."""
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    logging.getLogger("semel").setLevel(level.upper())
+
+
+def _refuse_what_cannot_work(app: App, target: str) -> None:
+    if not len(app.tasks):
+        raise ConfigError(f"{target} has no tasks: decorate a function with @app.task, or import where they are.")
+    if app.settings.url == "sqlite:///:memory:":
+        raise ConfigError(f"{target} is on sqlite:///:memory:, which no other process can reach: give it a file.")
+
+
+async def _serve(app: App, wish: Wish, stopping: Stopping) -> None:
+    async with (
+        app,
+        app.worker(queues=wish.queues, concurrency=wish.concurrency, lease=wish.lease, grace=wish.grace) as running,
+    ):
+        tasks = ", ".join(sorted(task.name for task in app.tasks))
+        queues = "all queues" if wish.queues is None else f"queues {', '.join(wish.queues)}"
+        log.info("ready: %s on %s, %s; tasks: %s", wish.target, _place(app.settings.url), queues, tasks)
+        await stopping.asked(1)
+        if running.busy:
+            log.info("stopping: waiting for %s; once more to stop at once", _told(running.busy))
+        drain = asyncio.create_task(running.stop())
+        hurry = asyncio.create_task(stopping.asked(2))
+        await asyncio.wait([drain, hurry], return_when=asyncio.FIRST_COMPLETED)
+        left = running.busy
+        if left and not drain.done():
+            log.warning("stopping at once; given back: %s", _told(left))
+            await running.stop(timedelta(0))
+        hurry.cancel()
+        await drain
+    log.info("stopped")
+    end_within(LAST_RESORT, Exit.OK)  # a task that swallows its cancellation would keep the loop from closing
+
+
+def _told(busy: Sequence[Running]) -> str:
+    named = ", ".join(f"{r.name} {r.key or r.id} (attempt {r.attempt})" for r in busy[:NAMED])
+    return named if len(busy) <= NAMED else f"{named} and {len(busy) - NAMED} more"
+
+
+def _place(url: str) -> str:
+    """The database without its password."""
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+
+def _leave_stuck_threads() -> None:
+    """A sync task cannot be interrupted: its thread must not outlive the claim, which others may have by now."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("semel-task"):
+            thread.join(0.2)
+            if thread.is_alive():
+                log.warning("a sync task does not return; leaving without it")
+                end_now(Exit.OK)
