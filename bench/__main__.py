@@ -1,6 +1,7 @@
 """Measure Semel; with `--peers` beside its peers and the limits, in one interleaved run."""
 
 import argparse
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ def options() -> argparse.Namespace:
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave through the doors: servers end with the run
     chosen = options()
     names = chosen.parts.split(",")
     if unknown := set(names) - {part.name for part in PARTS}:

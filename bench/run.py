@@ -60,21 +60,21 @@ class Run:
         self._say(f"round {number + 1}  {part.name:<10}  {contender.name}")
         try:
             python = python_of(contender.peer, self._scratch) if contender.peer else Path(sys.executable)
-            rows = self._measure(python, part, contender)
-        except (Missing, RuntimeError, subprocess.TimeoutExpired) as why:
-            self.figures.miss(contender, part, str(why))
-            self._say(f"    not measured: {why}")
-            return
-        for row in rows:
+            lines, why = self._run(self._command(python, part, contender))
+        except (Missing, RuntimeError) as error:
+            lines, why = [], str(error)
+        for row in (json.loads(line) for line in lines if line.startswith("{")):
             self.figures.add(contender, row)
             self._say(f"    {row['work']:<24} {row['value']:>12,.2f} {row['unit']}")
+        if why:
+            self.figures.miss(contender, part, why)
+            self._say(f"    not measured: {why}")
 
-    def _measure(self, python: Path, part: Part, contender: Contender) -> list[dict[str, object]]:
+    def _command(self, python: Path, part: Part, contender: Contender) -> list[str]:
         command = [str(python), "-m", contender.module, part.name, "--url", self._url(contender)]
         command += ["--tasks", str(self.size.tasks(part, contender)), "--samples", str(self.size.samples)]
         command += ["--rows", str(self.size.history), "--seconds", str(self.size.seconds(part))]
-        command += ["--scratch", str(self._scratch.resolve())]
-        return [json.loads(line) for line in self._run(command) if line.startswith("{")]
+        return [*command, "--scratch", str(self._scratch.resolve())]
 
     def _url(self, contender: Contender) -> str:
         """A place without yesterday's data."""
@@ -90,18 +90,25 @@ class Run:
         assert self.postgres is not None
         return self.postgres.fresh_database(contender.name.split(",")[0].lower())
 
-    def _run(self, command: list[str]) -> list[str]:
+    def _run(self, command: list[str]) -> tuple[list[str], str | None]:
+        """What the contender printed, and why it printed no more."""
         # In a session of its own, so that what a contender started ends with it when time is up.
         pipe = subprocess.PIPE
         child = subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+        why = None
         try:
             out, errors = child.communicate(timeout=self.size.patience)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            out, errors = child.communicate()
+            why = f"not done after {self.size.patience:g} s"
         except BaseException:
             os.killpg(child.pid, signal.SIGKILL)
             child.communicate()
             raise
         if child.returncode:
-            last = errors.strip().splitlines()[-1:] or ["no message"]
-            (self._scratch / "errors.log").open("a").write(" ".join(command) + "\n" + errors + "\n")
-            raise RuntimeError(f"{PATH.sub('', last[0])} (errors.log in the scratch folder has more)")
-        return out.splitlines()
+            with (self._scratch / "errors.log").open("a") as log:
+                log.write(f"{' '.join(command)}\n{errors}\n")
+            last = errors.strip().splitlines()[-1:] or ["it ended without a word"]
+            why = why or f"{PATH.sub('', last[0])} (errors.log in the scratch folder has more)"
+        return out.splitlines(), why
