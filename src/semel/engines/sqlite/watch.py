@@ -13,6 +13,8 @@ from typing import Final
 _IN_MODIFY: Final = 0x2
 _POLL: Final = 0.02
 _SLOW_POLL: Final = 1.0
+_AGAIN: Final = (0.002, 0.005, 0.02, 0.1)
+"""The file changes before the commit can be seen, and the fsync in between tells no one: look again after these."""
 
 
 class Watch:
@@ -22,6 +24,7 @@ class Watch:
         self._look = look
         self._loop = asyncio.get_running_loop()
         self._wal = Path(path).name.encode() + b"-wal"
+        self._again: asyncio.TimerHandle | None = None
         self._fd = self._inotify(str(Path(path).resolve().parent))
         if self._fd is not None:
             self._loop.add_reader(self._fd, self._readable, self._fd)
@@ -46,7 +49,14 @@ class Watch:
         with contextlib.suppress(BlockingIOError):
             events = os.read(fd, 65536)
         if self._wal in events:
-            self._look()
+            self._look_again(0)
+
+    def _look_again(self, times: int) -> None:
+        self._look()
+        if self._again is not None:
+            self._again.cancel()
+        if times < len(_AGAIN):
+            self._again = self._loop.call_later(_AGAIN[times], self._look_again, times + 1)
 
     def _tick(self) -> None:
         self._look()
@@ -55,6 +65,8 @@ class Watch:
     def close(self) -> None:
         """Stop watching."""
         self._timer.cancel()
+        if self._again is not None:
+            self._again.cancel()
         if self._fd is not None:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
