@@ -28,5 +28,5 @@ async def cancel(
         paper.line(f"{handle.id} had ended before: {status}.")
     else:
         paper.line(f"{handle.id} is {status}: its worker has been asked to stop it.")
-        paper.next(f"semel show {handle.id}")
+        paper.next("show", handle.id)
     return Exit.CONFLICT if had_ended else Exit.OK

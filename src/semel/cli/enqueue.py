@@ -71,7 +71,7 @@ def enqueue(
     def work() -> Exit:
         app = load_app(target)
         call = _bind(app, task, _arguments(given, args, kwargs))
-        return asyncio.run(_enqueue(app, target, call, wish, Paper(as_json)))
+        return asyncio.run(_enqueue(app, target, call, wish, Paper(as_json, app.settings)))
 
     guarded(work, debug)
 
@@ -83,7 +83,7 @@ def _arguments(given: str | None, args: str | None, kwargs: str | None) -> tuple
         return by_position, by_name
     if args is not None or kwargs is not None:
         raise InvalidValue("give the arguments as one JSON value or by --args and --kwargs, not both.")
-    value = _json(given, "the arguments", list | dict)
+    value = _json(given, "the input", list | dict)
     return (value, {}) if isinstance(value, list) else ([], value)
 
 
@@ -118,7 +118,8 @@ async def _enqueue(app: App, target: str, call: Call[Any], wish: Wish, paper: Pa
                 paper.data(answer)
                 return Exit.OK
             paper.line(_told(handle))
-            paper.next(f"semel worker {target}", f"semel show {handle.id}")
+            paper.next("worker", target)
+            paper.next("show", handle.id)
             return Exit.OK
         if not paper.as_json:
             note(_told(handle))

@@ -40,7 +40,7 @@ MEANING = {
     Exit.UNAVAILABLE: "the database is away, or wants: semel migrate",
 }
 
-EPILOG = "\n\n".join(["Exit codes:", *(f"{code.value}  {text}" for code, text in MEANING.items())])
+EPILOG = "\n".join(["\b", "Exit codes:", *(f"  {code.value}  {text}" for code, text in MEANING.items())])
 
 _CODES: tuple[tuple[type[SemelError], Exit], ...] = (
     (InputError, Exit.USAGE),

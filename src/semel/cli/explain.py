@@ -26,10 +26,11 @@ async def explain(
         paper.line(told.text)
         if told.executions:
             newest = told.executions[0]
-            again = [f"semel redrive {newest.id}"] if newest.status in _RELEASED else []
-            paper.next(f"semel show {newest.id}", *again)
+            paper.next("show", newest.id)
+            if newest.status in _RELEASED:
+                paper.next("redrive", newest.id)
         else:
-            paper.next("semel list")
+            paper.next("list")
     return Exit.OK if told.executions else Exit.NOT_FOUND
 
 

@@ -33,12 +33,13 @@ async def list_executions(
         return
     if not found:
         paper.line("Nothing here matches.")
-        paper.next("semel queues")
+        paper.next("queues")
         return
     columns = ("Id", "Task", "Key", "Status", "Queue", "Try", "Asked for")
     paper.table(columns, [_row(execution) for execution in found])
-    more = [f"semel list --before {found[-1].id}"] if len(found) == limit else []
-    paper.next(f"semel show {found[0].id}", *more)
+    paper.next("show", found[0].id)
+    if len(found) == limit:
+        paper.next("list", "--before", found[-1].id)
 
 
 def _row(e: Execution) -> tuple[str | Text, ...]:

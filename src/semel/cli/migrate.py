@@ -15,7 +15,8 @@ from semel.cli.verb import database_verb
 async def migrate(app: App, paper: Paper) -> None:
     """Make or update the tables. Safe to run at any time, by several at once, and again after a crash."""
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as progress:
+    err = console(sys.stderr)
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("looking at the tables", total=None)
         applied = await app.migrate(lambda label: progress.update(task, description=f"applying {label}"))
     if paper.as_json:
@@ -25,4 +26,5 @@ async def migrate(app: App, paper: Paper) -> None:
         paper.line(f"applied {label}", "green")
     paper.line("The tables are up to date." if applied else "Nothing to do: the tables are up to date.")
     if applied:
-        paper.next("semel doctor", "semel worker module:app")
+        paper.next("doctor")
+        paper.next("worker", "module:app")

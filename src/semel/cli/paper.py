@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from semel import Execution, Status
+from semel.settings import Settings, load
 
 PIPED_WIDTH = 200
 """Where no one looks, lines are not folded to the width of a screen."""
@@ -54,8 +57,9 @@ def safe(text: str) -> str:
 class Paper:
     """Where one command writes its answer."""
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, settings: Settings) -> None:
         self.as_json = as_json
+        self._settings = settings
 
     def data(self, value: Any) -> None:
         """The answer for programs."""
@@ -66,10 +70,19 @@ class Paper:
         """A line for people."""
         console().print(Text(safe(text), style), soft_wrap=True)
 
-    def next(self, *commands: str) -> None:
-        """What one may want to do now."""
-        for command in commands:
-            self.line(f"  next: {command}", "dim")
+    def next(self, verb: str, *arguments: str) -> None:
+        """What one may want to do now, on the same database."""
+        words = ["semel", verb, *(shlex.quote(argument) for argument in arguments)]
+        self.line(f"  next: {' '.join(words)}{'' if verb == 'worker' else self._place()}", "dim")
+
+    def _place(self) -> str:
+        """The options that lead to the same database, where the defaults do not. Never a password."""
+        default = load("semel.toml")
+        url, namespace = self._settings.url, self._settings.namespace
+        shown = '"$SEMEL_URL"' if urlsplit(url).password else shlex.quote(url)
+        return (f" --url {shown}" if url != default.url else "") + (
+            f" --namespace {namespace}" if namespace != default.namespace else ""
+        )
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
         """Rows under headings; the first column is never folded, since it is copied."""

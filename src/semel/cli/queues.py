@@ -40,7 +40,7 @@ async def queues(app: App, paper: Paper) -> None:
         told = [f"{name} {_brief(value)}" for name, value in limits.items() if value is not None]
         rows.append((queue.name, str(queue.ready), str(queue.running), str(queue.delayed), ", ".join(told)))
     paper.table(("Queue", "Ready", "Running", "Delayed", "Settings"), rows)
-    paper.next(f"semel list --queue {found[0].name}")
+    paper.next("list", "--queue", found[0].name)
 
 
 def _brief(value: object) -> str:

@@ -57,7 +57,7 @@ async def _one(app: App, paper: Paper, id: str) -> Exit:
         paper.data({"redriven": [{"id": old.id, "as": new.id}], "skipped": []})
     else:
         paper.line(f"{old.id} runs again as {new.id}.")
-        paper.next(f"semel show {new.id}")
+        paper.next("show", new.id)
     return Exit.OK
 
 
@@ -82,7 +82,8 @@ async def _all(app: App, paper: Paper, ids: list[str]) -> Exit:
     redriven: list[dict[str, str]] = []
     skipped: list[str] = []
     columns = (TextColumn("running again"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(sys.stderr), transient=True) as progress:
+    err = console(sys.stderr)
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         for id in progress.track(reversed(ids), total=len(ids)):
             try:
                 new = await app.redrive(id)
@@ -94,5 +95,5 @@ async def _all(app: App, paper: Paper, ids: list[str]) -> Exit:
         paper.data({"redriven": redriven, "skipped": skipped})
     else:
         paper.line(f"{len(redriven)} run again, {len(skipped)} skipped: run again before, or their key has moved on.")
-        paper.next("semel list --status pending", "semel queues")
+        paper.next("list", "--status", "pending")
     return Exit.OK

@@ -39,10 +39,12 @@ async def show(
         paper.line(f"{'error':<12}{execution.error.type}: {execution.error.message}", "red")
         if execution.error.traceback:
             paper.line(execution.error.traceback.rstrip(), "dim")
-    again = [f"semel redrive {execution.id}"] if execution.status in _RELEASED else []
-    stop = [f"semel cancel {execution.id}"] if execution.status.live else []
-    key = [f"semel explain {execution.key}"] if execution.key is not None else []
-    paper.next(*key, *again, *stop)
+    if execution.key is not None:
+        paper.next("explain", execution.key)
+    if execution.status in _RELEASED:
+        paper.next("redrive", execution.id)
+    elif execution.status.live:
+        paper.next("cancel", execution.id)
 
 
 async def _result(handle: Handle[Any], execution: Execution) -> Any:

@@ -54,7 +54,7 @@ def database_verb(*, creates: bool = False) -> Callable[[Verb], Callable[..., No
                 app = App(url, namespace=namespace, config=config)
                 if not creates:
                     _must_exist(app.settings.url)
-                return asyncio.run(_opened(app, verb, Paper(as_json), options))
+                return asyncio.run(_opened(app, verb, Paper(as_json, app.settings), options))
 
             guarded(work, debug)
 

@@ -16,7 +16,7 @@ async def workers(app: App, paper: Paper) -> None:
         return
     if not found:
         paper.line("No worker holds a lease.")
-        paper.next("semel worker module:app")
+        paper.next("worker", "module:app")
         return
     rows = [(w.name, w.queues, ago(w.started_at), when(w.expires_at)) for w in found]
     paper.table(("Worker", "Queues", "Started", "Lease until"), rows)
