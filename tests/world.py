@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -53,7 +54,8 @@ class World:
             try:
                 yield worker
             finally:
-                self._workers.remove(worker)
+                if worker in self._workers:
+                    self._workers.remove(worker)
 
     def time(self) -> float:
         """Seconds since 1970, as this world's clock shows them."""
@@ -74,6 +76,17 @@ class World:
         """Move the clock back, as clocks do when they are corrected."""
         self._skew -= parse_duration(span).total_seconds()
         await self._set_skew()
+
+    async def cut_off(self, worker: JournalWorker) -> None:
+        """Stop the heart of a worker while its tasks run on, as when its process hangs or its network is gone."""
+        if worker in self._workers:
+            self._workers.remove(worker)
+        await worker._end_loop("heart")
+        await worker._end_loop("claim")
+
+    async def count(self, table: str = "semel_execution") -> int:
+        """How many rows a table has."""
+        return int((await self.sql(f"select count(*) from {table}"))[0][0])
 
     async def _set_skew(self) -> None:
         if self.engine == "postgres":
@@ -103,6 +116,15 @@ class World:
         """Close every app that was opened."""
         for app in self._apps:
             await app.close()
+
+
+async def ended(handle: semel.Handle[Any]) -> semel.Status:
+    """Wait for the end of an execution, whichever it is."""
+    with contextlib.suppress(semel.OutcomeError):
+        await handle.result(timeout=SOON)
+    status = await handle.status()
+    assert status.terminal, f"still {status}"
+    return status
 
 
 async def eventually(condition: Callable[[], Any], within: float = SOON) -> Any:
