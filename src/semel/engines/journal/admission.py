@@ -16,7 +16,7 @@ from semel.engines.journal.hub import Hub
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, Store, procedure
-from semel.engines.journal.times import from_micros, micros
+from semel.engines.journal.times import from_micros, micros, to_micros
 
 MOST_AT_ONCE = 1000
 TRIES = 100
@@ -105,7 +105,7 @@ class Admissions:
             prior = holders.get((requests[i].kind, requests[i].key))
             decision = decide(prior, _asked(requests[i]), now) if prior else None
             if isinstance(decision, Join | Replay | Refuse):
-                answers[i] = self._suppress(decision)
+                answers[i] = self._suppress(decision, now)
             else:
                 rest.append(i)
         return rest
@@ -123,7 +123,7 @@ class Admissions:
                 continue
             decision = decide(prior, _asked(request), now)
             if not isinstance(decision, Admit):
-                answers[i] = self._suppress(decision)
+                answers[i] = self._suppress(decision, now)
             elif decision.supersedes is None or not await self._supersede(rows[i], decision):
                 again.append(i)
             else:
@@ -165,14 +165,14 @@ class Admissions:
         if lanes:
             self._hub.work(lanes)
 
-    def _suppress(self, decision: Join | Replay | Refuse) -> Admission:
+    def _suppress(self, decision: Join | Replay | Refuse, at: datetime) -> Admission:
         """Remember that a duplicate did not run; written down with others, never one by one."""
         prior = decision.prior
         if isinstance(decision, Refuse):
             reason = decision.reason
         else:
             reason = Reason.JOINED if isinstance(decision, Join) else Reason.REPLAYED
-        now = int(time.time() * 1_000_000)
+        now = to_micros(at)
         count = self._counts.setdefault((prior.id, reason), [0, now, now])
         count[0] += 1
         count[2] = now
