@@ -1,0 +1,80 @@
+"""dedup_window longer than retention: the result is gone, the key still holds."""
+
+import pytest
+
+import semel
+from tests.world import World
+
+
+async def test_the_key_blocks_until_its_window_ends(world: World) -> None:
+    app, runs = world.app(), []
+
+    @app.task(retention="1d", dedup_window="30d")
+    async def charge(n: int) -> str:
+        runs.append(n)
+        return "charged"
+
+    async with world.worker(app):
+        first = await app.enqueue(charge, 1, task_id="k")
+        assert await first.result(timeout="20s") == "charged"
+        await world.advance("25h")
+        await app.clean()
+        assert (await first.describe()).expired
+        again = await app.enqueue(charge, 1, task_id="k")
+        assert (again.duplicate, again.id) == (True, first.id)
+        with pytest.raises(semel.ResultExpired):
+            await again.result(timeout="20s")
+        await world.advance("28d")
+        await app.clean()
+        assert (await app.enqueue(charge, 1, task_id="k")).duplicate
+        await world.advance("1d")
+        fresh = await app.enqueue(charge, 1, task_id="k")
+        assert not fresh.duplicate
+        assert await fresh.result(timeout="20s") == "charged"
+    assert runs == [1, 1]
+
+
+async def test_input_and_result_are_really_gone(world: World) -> None:
+    app = world.app()
+
+    @app.task(retention="1d", dedup_window="30d")
+    async def charge(n: int) -> str:
+        return "charged"
+
+    async with world.worker(app):
+        await (await app.enqueue(charge, 1, task_id="k")).result(timeout="20s")
+    await world.advance("25h")
+    await app.clean()
+    assert await world.sql("select input, output, error, key from semel_execution") == [(None, None, None, "k")]
+
+
+async def test_after_the_window_everything_is_forgotten(world: World) -> None:
+    app = world.app()
+
+    @app.task(retention="1d", dedup_window="30d")
+    async def charge() -> None: ...
+
+    async with world.worker(app):
+        await (await app.enqueue(charge, task_id="k")).result(timeout="20s")
+        await app.enqueue(charge, task_id="k")
+        await app.explain("k")
+    await world.advance("25h")
+    await app.clean()
+    await world.advance("30d")
+    await app.clean()
+    tables = ("semel_execution", "semel_duplicate", "semel_slip", "semel_ready", "semel_later")
+    assert [await world.count(table) for table in tables] == [0] * 5
+
+
+async def test_a_duplicate_does_not_lengthen_the_window(world: World) -> None:
+    app = world.app()
+
+    @app.task(retention="10d")
+    async def charge() -> None: ...
+
+    async with world.worker(app):
+        await (await app.enqueue(charge, task_id="k")).result(timeout="20s")
+    await world.advance("9d")
+    assert (await app.enqueue(charge, task_id="k")).duplicate
+    await world.advance("2d")
+    assert not (await app.enqueue(charge, task_id="k")).duplicate

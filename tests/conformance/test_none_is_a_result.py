@@ -1,0 +1,20 @@
+"""A task that returns None has completed, and its result is None."""
+
+from tests.world import World
+
+
+async def test_none_is_stored_as_nothing_and_read_as_none(world: World) -> None:
+    app, runs = world.app(), []
+
+    @app.task
+    async def quiet() -> None:
+        runs.append(1)
+
+    async with world.worker(app):
+        first = await app.enqueue(quiet, task_id="k")
+        assert await first.result(timeout="20s") is None
+        again = await app.enqueue(quiet, task_id="k")
+        assert again.duplicate
+        assert await again.result(timeout="20s") is None
+    assert runs == [1]
+    assert await world.sql("select status, output from semel_execution") == [("completed", None)]
