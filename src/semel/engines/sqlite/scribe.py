@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import queue
 import random
 import re
@@ -15,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import apsw
+import msgspec
 
-from semel.engines.journal.script import Ask, Each, Procedure, Raw, Script, Statement, Tap, load_queries
+from semel.engines.journal.script import Ask, Each, Procedure, Raw, Row, Script, Statement, Tap, load_queries
 from semel.errors import EngineError, EngineUnavailable, MigrationNeeded
 
 MOST_JOBS: Final = 500
@@ -195,21 +195,19 @@ class Scribe(threading.Thread):
             return stop.value
 
     def _execute(self, statement: Statement) -> list[Any]:
-        execute = self._db.execute
-        rows: list[Any] = []
         match statement:
             case Ask(name, args):
-                bound = tuple(json.dumps(a) if isinstance(a, list) else a for a in args)
-                for sql, count in self._statements[name]:
-                    rows += execute(sql, bound[:count]).fetchall()
+                bound = tuple(_json(a) if isinstance(a, list) else a for a in args)
             case Each(name, entries, shared):
-                parts = self._statements[name]
-                for entry in entries:
-                    bound = shared + entry
-                    for sql, count in parts:
-                        rows += execute(sql, bound if count == len(bound) else bound[:count]).fetchall()
+                # All rows in one statement: SQLite then works through them without asking for the
+                # interpreter's lock in between, while the event loop goes on.
+                bound = (*shared, _json([_hexed(entry) for entry in entries]))
             case Raw(_, text):
-                execute(text).fetchall()
+                self._db.execute(text).fetchall()
+                return []
+        rows: list[Any] = []
+        for sql, count in self._statements[name]:
+            rows += self._db.execute(sql, bound[:count]).fetchall()
         return rows
 
     def _wait_for_lock(self, tries: int) -> bool:
@@ -228,6 +226,14 @@ class Scribe(threading.Thread):
             if version != self._version:
                 self._version = version
                 self.on_change()
+
+
+def _json(value: list[Any]) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _hexed(row: Row) -> list[Any]:
+    return [x.hex() if type(x) is bytes else x for x in row]
 
 
 def _deliver(jobs: list[Job]) -> None:

@@ -10,21 +10,25 @@ values (?1, ?2, ?3, ?4, ?5, ?6) on conflict do nothing
 
 -- name: admit
 -- New executions and their work rows; a taken key or id is passed over. Gives the ids that are in.
--- Shared: namespace. SQLite: run once for each row; triggers write the work rows.
+-- Shared: namespace. SQLite: rows come as JSON, bytes in it as hex; triggers write the work rows.
 insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
   fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at)
-values (?1, semel_now(), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
-  coalesce(?16, semel_now() + ?15))
+select ?1, semel_now(), value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
+  value ->> 6, unhex(value ->> 7), unhex(value ->> 8), value ->> 9, value ->> 10, value ->> 11, value ->> 12,
+  coalesce(value ->> 14, semel_now() + (value ->> 13))
+  from json_each(?2) where true
 on conflict do nothing returning id
 
 -- name: priors
 -- Who holds these keys, and what time it is. Shared: namespace; rows: kind, key.
-select kind, key, id, name, fingerprint, status, generation, finished_at + dedup_window, semel_now()
-  from semel_execution where namespace = ?1 and kind = ?2 and key = ?3 and current
+select x.kind, x.key, x.id, x.name, x.fingerprint, x.status, x.generation,
+       x.finished_at + x.dedup_window, semel_now()
+  from json_each(?2) k cross join semel_execution x
+    on x.namespace = ?1 and x.kind = k.value ->> 0 and x.key = k.value ->> 1 and x.current
 
 -- name: present
 -- Which of these executions exist: after a lost reply, whether the admission had been committed.
-select id from semel_execution where id = ?1
+select x.id from json_each(?1) o cross join semel_execution x on x.id = o.value ->> 0
 
 -- name: release_key
 -- Take the key from a finished execution, if it still has it.
@@ -34,7 +38,7 @@ update semel_execution set current = 0
 -- name: count_duplicates
 -- Add up duplicates that did not run. Rows: execution, reason, times, first_at, last_at.
 insert into semel_duplicate as d (execution, reason, times, first_at, last_at)
-values (?1, ?2, ?3, ?4, ?5)
+select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 from json_each(?1) where true
 on conflict (execution, reason) do update
   set times = d.times + excluded.times, first_at = min(d.first_at, excluded.first_at),
       last_at = max(d.last_at, excluded.last_at)

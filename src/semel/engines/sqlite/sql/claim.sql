@@ -6,20 +6,23 @@ select id, queue, priority, task, keyed, suspect from semel_lane
 
 -- name: claim
 -- Take up to ?5 tasks in lane order for worker ?1: lanes, the seq after which each is searched, names.
--- SQLite: the transaction holds the only write lock, so reading first and writing then takes the same rows.
+-- SQLite: the transaction holds the only write lock, so reading first and writing then takes the same rows;
+-- a cross join is never reordered, so that lanes come in their order, and the index gives seqs in theirs.
 select r.lane, r.seq, r.execution, r.attempt + 1, r.max_attempts, r.cancel, x.name, x.key, x.generation, x.input,
        x.kind
   from semel_ready r join semel_execution x on x.id = r.execution
  where r.seq in (
-   select c.seq from semel_ready c join json_each(?2) l on l.value = c.lane join json_each(?3) w on w.key = l.key
-    where c.seq > w.value and c.owner is null and c.name in (select value from json_each(?4))
-    order by l.key, c.seq limit ?5)
+   select c.seq from json_each(?2) l cross join semel_ready c indexed by semel_ready_lane
+    where c.lane = l.value and c.seq > json_extract(?3, '$[' || l.key || ']') and c.owner is null
+      and c.name in (select value from json_each(?4))
+    limit ?5)
    and exists (select 1 from semel_worker where id = ?1);
 update semel_ready set owner = ?1, claimed_at = semel_now(), attempt = attempt + 1
  where seq in (
-   select c.seq from semel_ready c join json_each(?2) l on l.value = c.lane join json_each(?3) w on w.key = l.key
-    where c.seq > w.value and c.owner is null and c.name in (select value from json_each(?4))
-    order by l.key, c.seq limit ?5)
+   select c.seq from json_each(?2) l cross join semel_ready c indexed by semel_ready_lane
+    where c.lane = l.value and c.seq > json_extract(?3, '$[' || l.key || ']') and c.owner is null
+      and c.name in (select value from json_each(?4))
+    limit ?5)
    and exists (select 1 from semel_worker where id = ?1)
 
 -- name: keyed_heads
@@ -55,7 +58,7 @@ update semel_ready set owner = ?1, claimed_at = semel_now(), attempt = attempt +
 -- name: release
 -- Give tasks back unrun, in their place, the attempt not counted. Shared: worker; rows: lane, seq.
 update semel_ready set owner = null, claimed_at = null, attempt = attempt - 1, progress = null
- where lane = ?2 and seq = ?3 and owner = ?1 returning lane
+ where seq in (select value ->> 1 from json_each(?2)) and owner = ?1 returning lane
 
 -- name: release_strays
 -- Give back what this worker owns without knowing it, after a claim whose reply was lost: worker, known seqs.

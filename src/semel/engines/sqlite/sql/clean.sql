@@ -6,20 +6,21 @@ returning executions
 
 -- name: fates
 -- What decides the fate of finished executions. Rows: id.
-select id, key is not null and current, finished_at, retention, dedup_window, semel_now()
-  from semel_execution where id = ?1 and finished_at is not null
+select x.id, x.key is not null and x.current, x.finished_at, x.retention, x.dedup_window, semel_now()
+  from json_each(?1) o cross join semel_execution x on x.id = o.value ->> 0 and x.finished_at is not null
 
 -- name: strip
 -- Drop input, result and error; the key and its fingerprint stay. Rows: id.
-update semel_execution set input = null, output = null, error = null, stripped = 1 where id = ?1
+update semel_execution set input = null, output = null, error = null, stripped = 1
+ where id in (select value ->> 0 from json_each(?1))
 
 -- name: forget
 -- Delete executions and all that is known of them. Rows: id.
 delete from semel_execution
- where id = ?1 and status in ('completed', 'failed', 'cancelled', 'timed_out');
-delete from semel_dead where execution = ?1;
-delete from semel_duplicate where execution = ?1
+ where id in (select value ->> 0 from json_each(?1)) and status in ('completed', 'failed', 'cancelled', 'timed_out');
+delete from semel_dead where execution in (select value ->> 0 from json_each(?1));
+delete from semel_duplicate where execution in (select value ->> 0 from json_each(?1))
 
 -- name: slip
 -- Look at these executions again later. Rows: due_at, executions.
-insert into semel_slip (due_at, executions) values (?1, ?2)
+insert into semel_slip (due_at, executions) select value ->> 0, value ->> 1 from json_each(?1)

@@ -35,7 +35,8 @@ select count(*) from semel_permit where namespace = ?1 and scope = ?2
 
 -- name: grant_permits
 -- Permits for claims just made. Shared: namespace; rows: scope, lane, seq.
-insert into semel_permit (namespace, scope, lane, seq) values (?1, ?2, ?3, ?4) on conflict do nothing
+insert into semel_permit (namespace, scope, lane, seq)
+select ?1, value ->> 0, value ->> 1, value ->> 2 from json_each(?2) where true on conflict do nothing
 
 -- name: wake
 -- Tell every worker to look at a lane again: (lane). SQLite: other processes see the commit itself.

@@ -18,11 +18,13 @@ returning semel_now(),
 
 -- name: note_progress
 -- What running tasks say of themselves. Shared: worker; rows: lane, seq, progress.
-update semel_ready set progress = ?4 where lane = ?2 and seq = ?3 and owner = ?1
+update semel_ready set progress = p.value ->> 2
+  from json_each(?2) p where semel_ready.seq = p.value ->> 1 and semel_ready.owner = ?1
 
 -- name: cancels
 -- Which of this worker's tasks someone wants cancelled. Shared: worker; rows: lane, seq.
-select execution from semel_ready where lane = ?2 and seq = ?3 and owner = ?1 and cancel
+select r.execution from json_each(?2) o cross join semel_ready r
+    on r.seq = o.value ->> 1 and r.owner = ?1 and r.cancel
 
 -- name: bury_workers
 -- Workers whose lease has run out lose it.
@@ -46,7 +48,7 @@ select distinct r.owner from semel_ready r
 -- Lost tasks wait again, at the end of their lane. Rows: lane, execution, name, attempt, max_attempts,
 -- crashes, concurrency_key.
 insert into semel_ready (lane, execution, name, attempt, max_attempts, crashes, concurrency_key)
-values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6 from json_each(?1)
 
 -- name: lane_by_id
 -- What a lane is made of: namespace, queue, priority, task, keyed, suspect.

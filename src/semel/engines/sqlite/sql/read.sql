@@ -22,8 +22,8 @@ select status, output, error, stripped from semel_execution where namespace = ?1
 
 -- name: outcomes
 -- How these executions ended, those that have. Rows: id.
-select id, status, output, error, stripped from semel_execution
- where id = ?1 and status in ('completed', 'failed', 'cancelled', 'timed_out')
+select x.id, x.status, x.output, x.error, x.stripped from json_each(?1) o cross join semel_execution x
+    on x.id = o.value ->> 0 and x.status in ('completed', 'failed', 'cancelled', 'timed_out')
 
 -- name: input
 -- The input of an execution, while retention keeps it: (namespace, id).
