@@ -20,8 +20,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from types import CodeType
-from typing import Any
+from types import CodeType, ModuleType
 
 from tests.docs.pages import Block, blocks, short
 
@@ -34,12 +33,12 @@ VARIES = (
 def compiled(block: Block, page: Path) -> CodeType:
     """Code whose tracebacks point into the page."""
     source = "\n" * (block.line - 1) + block.body
-    return compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
 async def run(page: Path) -> int:
     """Run every block; how many there were."""
-    names: dict[str, Any] = {"__name__": "__page__"}
+    module = sys.modules["__page__"] = ModuleType("__page__")  # where classes of the page are from
     printed, count = "", 0
     for block in blocks(page):
         if block.language == "text" and "output" in block.marks:
@@ -54,7 +53,7 @@ async def run(page: Path) -> int:
         if block.title is not None:
             continue
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            pending = eval(compiled(block, page), names)
+            pending = eval(compiled(block, page), vars(module))
             if inspect.iscoroutine(pending):
                 await pending
         printed = out.getvalue()

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+import semel
 from semel import errors, settings
 from semel.contract.durations import spell
 from semel.engine.protocol import Capabilities
 from semel.engines import opening
+from semel.sync import SyncApp
 from tests.docs.pages import PAGES, ROOT, blocks, read, table
 
 ERRORS = [c for c in vars(errors).values() if inspect.isclass(c) and issubclass(c, errors.SemelError)]
@@ -136,3 +138,15 @@ def test_every_table_is_explained() -> None:
             for path in (ROOT / "src/semel/engines" / dialect / "migrations").glob("*.sql"):
                 for created in re.findall(r"create (?:table|view) (\w+)", path.read_text(encoding="utf-8")):
                     assert f"`{created}`" in text, (name, created)
+
+
+def public(thing: type) -> set[str]:
+    """Verbs; attributes such as `engine` and `settings` are not for everyday use."""
+    return {name for name, member in vars(thing).items() if name[0] != "_" and inspect.isfunction(member)}
+
+
+def test_every_verb_of_the_app_is_on_its_page() -> None:
+    rows = re.findall(r"(?m)^\| `(\w+)` \| (.*) \|$", read("docs/reference/app.md"))
+    assert {name for name, _ in rows} == public(semel.App) | public(semel.Handle)
+    synced = {name for name, words in rows if words.endswith("*sync*")}
+    assert synced == public(SyncApp) - {"wait"}
