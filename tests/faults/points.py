@@ -1,0 +1,123 @@
+"""One point: an operation broken at its n-th statement in a process of its own, then finished by another one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from semel.engines.journal import patience, worker
+from semel.errors import EngineUnavailable
+from semel.testing import Fault, Mode
+from tests.faults.forks import Forks, Say
+from tests.faults.invariants import broken, remains
+from tests.faults.operations import OPERATIONS
+from tests.faults.shop import Shop
+from tests.faults.site import Site
+
+DAY = 86400.0
+MOST_STATEMENTS = 200
+
+
+async def act(say: Say, *, site: dict[str, Any], operation: str, at: int, mode: str) -> None:
+    """In the first process: prepare, then act with a fault at one statement."""
+    _hurry()
+    here, op = Site(**site), OPERATIONS[operation]
+    await (here.raze() if op.bare else here.reset())
+    shop = Shop(here, auto_migrate=op.bare)
+    memo = await op.prepare(shop)
+    say({"memo": memo, "skew": here.skew})
+    shop.store.tap = fault = Fault(at, Mode(mode))
+    try:
+        say({"ack": await op.act(shop, memo)})
+    except EngineUnavailable:
+        say({"refused": fault.fired})
+    say({"fired": fault.fired, "count": len(fault.statements)})
+
+
+async def finish(
+    say: Say, *, site: dict[str, Any], operation: str, memo: dict[str, Any], most: int, keys: list[str]
+) -> None:
+    """In a clean process: the caller repeats itself, a worker does what is left, then everything is looked at."""
+    here, op = Site(**site), OPERATIONS[operation]
+    shop = Shop(here, auto_migrate=op.bare)
+    if op.bare:
+        await shop.engine.open()
+        await here.watch()
+    await here.advance(DAY)
+    if op.client:
+        await op.act(shop, memo)
+        await here.advance(DAY)
+    for at in range(3):
+        await shop.app.enqueue(shop.squeezed, f"after-{at}", task_id=f"after-{at}")
+        await shop.app.enqueue(shop.in_turn, "c-1", f"after-{at}", task_id=f"after-turn-{at}")
+    await shop.run_all()
+    wrong = await broken(here, most=most, keys=keys)
+    await here.advance(40 * DAY)
+    await shop.app.clean()
+    await shop.app.clean()
+    say(wrong + await remains(here))
+    await shop.app.close()
+
+
+def _hurry() -> None:
+    """Do not wait long between tries: the fault happens once."""
+    patience.pause = lambda attempt, most=5.0: 0.001  # type: ignore[assignment]
+    worker.pause = lambda attempt, most=5.0: 0.001  # type: ignore[assignment]
+
+
+@dataclass
+class Tally:
+    """The points that were hit, and what went wrong at them."""
+
+    points: Counter[str] = field(default_factory=Counter)
+    statements: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def report(self, title: str) -> str:
+        """A table."""
+        lines = [f"{title}: {self.points.total()} points, {len(self.wrong)} broken"]
+        lines += [f"  {count:5}  {name}" for name, count in sorted(self.points.items())]
+        return "\n".join(lines)
+
+
+def strike(server: Forks, site: Site, operation: str, at: int, mode: Mode, tally: Tally) -> bool:
+    """One point. False when the operation ended before the fault could happen."""
+    code, said = server.run("tests.faults.points:act", site=site.plain(), operation=operation, at=at, mode=mode.value)
+    told: dict[str, Any] = {}
+    for one in said:
+        told.update(one)
+    where = f"{site.engine} {operation} at statement {at} ({told.get('fired')}), {mode.value}"
+    if "failed" in told or (code != 0 and (mode is not Mode.KILL or code != -9)):
+        tally.wrong.append(f"{where}: exit {code}: {told.get('failed')}")
+        return at < 3
+    killed = code == -9
+    if not killed and told["fired"] is None:
+        return False
+    tally.points[operation] += 1
+    op = OPERATIONS[operation]
+    keys = sorted({*told["memo"].get("keys", []), *_acknowledged(told.get("ack"))})
+    most = 1 if op.client or (op.survives and not killed) else 2
+    left = site.plain() | {"skew": told["skew"]}
+    code, said = server.run(
+        "tests.faults.points:finish", site=left, operation=operation, memo=told["memo"], most=most, keys=keys
+    )
+    if code != 0:
+        tally.wrong.append(f"{where}: the clean process ended with {code}: {said}")
+    elif said[-1]:
+        tally.wrong.append(f"{where}: {said[-1]}")
+    return True
+
+
+def _acknowledged(ack: Any) -> list[str]:
+    return [key for key in ack.get("keys", []) if key] if isinstance(ack, dict) else []
+
+
+def sweep(server: Forks, site: Site, operation: str, modes: list[Mode], tally: Tally, step: int = 1) -> None:
+    """Raise n until the operation ends clean, in every mode."""
+    for mode in modes:
+        for at in range(1, MOST_STATEMENTS, step):
+            if not strike(server, site, operation, at, mode, tally):
+                break
+        else:
+            tally.wrong.append(f"{site.engine} {operation}: no end after {MOST_STATEMENTS} statements")

@@ -1,0 +1,10 @@
+"""How long the proofs may take, and who gets how much of it."""
+
+from __future__ import annotations
+
+import os
+
+
+def seconds(share: float) -> float:
+    """A share of PROOF_MINUTES (15 unless told), in seconds."""
+    return float(os.environ.get("PROOF_MINUTES", "15")) * 60.0 * share

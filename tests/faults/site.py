@@ -1,0 +1,166 @@
+"""A database to break things on: reset for every point, watched by triggers, its clock movable from any process."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import apsw
+import asyncpg
+
+import semel
+from tests.faults.ledger import Ledger
+from tests.world import SKEWED_NOW
+
+TABLES = (
+    "semel_execution", "semel_ready", "semel_later", "semel_worker", "semel_dead", "semel_slip", "semel_duplicate",
+    "semel_queue", "semel_gate", "semel_permit", "semel_lane", "semel_watch",
+)  # fmt: skip
+
+# `changed`: an ended execution was written again. `left`: a row of work was taken away, from this owner.
+WATCH_SQLITE = """
+create table semel_watch (what text, execution text, seq integer, owner integer);
+create trigger semel_watch_changed after update on semel_execution
+  when old.status in ('completed', 'failed', 'cancelled', 'timed_out')
+   and (new.status is not old.status or new.finished_at is not old.finished_at
+        or (not new.stripped and (new.output is not old.output or new.error is not old.error)))
+begin insert into semel_watch values ('changed', old.id, null, null); end;
+create trigger semel_watch_left after delete on semel_ready
+begin insert into semel_watch values ('left', old.execution, old.seq, old.owner); end;
+"""
+WATCH_POSTGRES = """
+create table semel_watch (what text, execution text, seq bigint, owner bigint);
+create function semel_watch_changed() returns trigger language plpgsql as $$ begin
+  insert into semel_watch values ('changed', old.id, null, null); return new; end $$;
+create trigger semel_watch_changed after update on semel_execution for each row
+  when (old.status in ('completed', 'failed', 'cancelled', 'timed_out')
+   and (new.status is distinct from old.status or new.finished_at is distinct from old.finished_at
+        or (not new.stripped and (new.output is distinct from old.output or new.error is distinct from old.error))))
+  execute function semel_watch_changed();
+create function semel_watch_left() returns trigger language plpgsql as $$ begin
+  insert into semel_watch values ('left', old.execution, old.seq, old.owner); return old; end $$;
+create trigger semel_watch_left after delete on semel_ready for each row execute function semel_watch_left();
+"""
+
+
+@dataclass
+class Site:
+    """Where a point happens. Plain data, so that it can be sent to another process."""
+
+    engine: str
+    url: str
+    folder: str
+    skew: float = 0.0
+
+    @property
+    def path(self) -> Path:
+        """The SQLite file."""
+        return Path(self.url.removeprefix("sqlite:///"))
+
+    @property
+    def ledger(self) -> Ledger:
+        """The effects that happened here."""
+        return Ledger(f"{self.folder}/ledger")
+
+    def plain(self) -> dict[str, Any]:
+        """For the journey to another process."""
+        return asdict(self)
+
+    def time(self) -> float:
+        """This site's clock."""
+        return time.time() + self.skew
+
+    def app(self, **options: Any) -> semel.App:
+        """A new app on this site."""
+        return semel.App(self.url, config=None, clock=self.time, **options)
+
+    async def build(self) -> None:
+        """Once: tables and triggers. SQLite keeps the result as the file to copy from."""
+        async with self.app(auto_migrate=True) as app:
+            await app.migrate()
+        await self.watch()
+        if self.engine == "sqlite":
+            with closing(apsw.Connection(str(self.path))) as db:
+                db.execute("pragma wal_checkpoint(truncate)").fetchall()
+            shutil.copyfile(self.path, f"{self.folder}/template")
+
+    async def watch(self) -> None:
+        """Put the triggers, and on PostgreSQL the movable clock, into tables that were just made."""
+        if self.engine == "sqlite":
+            await self.script(WATCH_SQLITE)
+        else:
+            await self.script(SKEWED_NOW + WATCH_POSTGRES)
+
+    async def reset(self) -> None:
+        """Empty tables, an empty ledger, the clock as it was."""
+        self.skew = 0.0
+        self.ledger.clear()
+        if self.engine == "sqlite":
+            self.wipe()
+            shutil.copyfile(f"{self.folder}/template", self.path)
+            return
+        await self._alone()
+        clear = "; ".join(f"delete from {table}" for table in TABLES)
+        await self.script(f"{clear}; update semel_skew set micros = 0")
+
+    async def raze(self) -> None:
+        """Not even tables."""
+        self.skew = 0.0
+        self.ledger.clear()
+        if self.engine == "sqlite":
+            self.wipe()
+        else:
+            await self._alone()
+            await self.script("drop schema public cascade; create schema public")
+
+    def wipe(self) -> None:
+        """Remove the file and what belongs to it."""
+        for end in ("", "-wal", "-shm"):
+            Path(f"{self.path}{end}").unlink(missing_ok=True)
+
+    async def _alone(self) -> None:
+        """PostgreSQL: wait until the connections of a killed process are gone, and what they still did with them."""
+        for _ in range(1000):
+            others = (
+                "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+            )
+            if (await self.sql(others + " and backend_type = 'client backend'"))[0][0] == 0:
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError("connections of another process do not go away")
+
+    async def advance(self, seconds: float) -> None:
+        """Move the clock of the database."""
+        self.skew += seconds
+        if self.engine == "postgres":
+            await self.sql("update semel_skew set micros = $1", round(self.skew * 1_000_000))
+
+    async def sql(self, text: str, *args: Any) -> list[tuple[Any, ...]]:
+        """Ask the tables from outside."""
+        if self.engine == "postgres":
+            connection = await asyncpg.connect(self.url)
+            try:
+                return [tuple(row) for row in await connection.fetch(text, *args)]
+            finally:
+                await connection.close()
+        with closing(apsw.Connection(str(self.path))) as db:
+            db.set_busy_timeout(10_000)
+            return db.execute(text, args).fetchall()
+
+    async def script(self, text: str) -> None:
+        """Several statements."""
+        if self.engine == "postgres":
+            connection = await asyncpg.connect(self.url)
+            try:
+                await connection.execute(text)
+            finally:
+                await connection.close()
+            return
+        with closing(apsw.Connection(str(self.path))) as db:
+            db.set_busy_timeout(10_000)
+            db.execute(text).fetchall()
