@@ -30,3 +30,14 @@ def test_every_page_can_be_reached_from_the_index() -> None:
         seen.add(page)
         todo += [(page.parent / link.partition("#")[0]).resolve() for link in links(page) if link[0] != "#"]
     assert [short(page) for page in DOCS.rglob("*.md") if page not in seen] == []
+
+
+def test_pages_of_the_site_link_only_to_each_other() -> None:
+    """A site generator is given the folder docs and nothing else."""
+    outside = [
+        f"{short(page)}: {link}"
+        for page in DOCS.rglob("*.md")
+        for link in links(page)
+        if link[0] != "#" and not (page.parent / link.partition("#")[0]).resolve().is_relative_to(DOCS)
+    ]
+    assert outside == []
