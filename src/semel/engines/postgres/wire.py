@@ -53,7 +53,7 @@ class Wire:
                 yield self._connection
             except BaseException as error:
                 # A statement that was interrupted leaves the connection in an unknown state.
-                if isinstance(error, asyncio.CancelledError | GeneratorExit | EngineUnavailable | LOST):
+                if isinstance(error, (asyncio.CancelledError, GeneratorExit, EngineUnavailable, *LOST)):
                     self.drop()
                 failure = translate(error)
                 if failure is error:
