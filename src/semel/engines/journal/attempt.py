@@ -45,14 +45,12 @@ async def attempt(
     except asyncio.CancelledError as error:
         if running.stopping:
             raise Interrupted from None
-        if running.cancelled:
-            return Ending(claim, Status.CANCELLED)
-        return _failed(task, claim, error, Status.FAILED)
+        return _failed(task, claim, running, error, Status.FAILED)
     except TimeoutError as error:
         late = clock is not None and clock.expired()
-        return _failed(task, claim, error, Status.TIMED_OUT if late else Status.FAILED)
+        return _failed(task, claim, running, error, Status.TIMED_OUT if late else Status.FAILED)
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: a task must not take the worker with it
-        return _failed(task, claim, error, Status.FAILED)
+        return _failed(task, claim, running, error, Status.FAILED)
 
 
 async def _call(task: Task[..., Any], args: Any, kwargs: Any, threads: Callable[[], Threads]) -> Any:
@@ -61,8 +59,10 @@ async def _call(task: Task[..., Any], args: Any, kwargs: Any, threads: Callable[
     return await threads().run(copy_context(), partial(task.fn, *args, **kwargs))
 
 
-def _failed(task: Task[..., Any], claim: Claim, error: BaseException, status: Status) -> Ending:
+def _failed(task: Task[..., Any], claim: Claim, running: Running, error: BaseException, status: Status) -> Ending:
     """Another attempt, or the end. What cannot be encoded or decoded will not be by another attempt either."""
+    if running.cancelled:
+        return Ending(claim, Status.CANCELLED)  # whatever it raised on its way out, that was what stopped it
     names = [f"{c.__module__}.{c.__qualname__}" for c in type(error).__mro__] + [
         c.__name__ for c in type(error).__mro__
     ]

@@ -33,9 +33,14 @@ def settle(worker: int, endings: list[Ending]) -> Script[set[int]]:
 
 @procedure(Line.SETTLE, atomic=True)
 def put_off(worker: int, endings: list[Ending]) -> Script[set[int]]:
-    """The same for attempts that will be repeated."""
+    """The same for attempts that will be repeated, unless someone wants them cancelled: that is their end then."""
     rows = [(e.claim.lane, e.claim.seq, e.error, round((e.retry_in or 0.0) * 1_000_000)) for e in endings]
     written = {row[1] for row in (yield Each("retry", rows, (worker,)))}
+    rest = [
+        (e.claim.lane, e.claim.seq, Status.CANCELLED.value, None, None) for e in endings if e.claim.seq not in written
+    ]
+    if rest:
+        written |= {row[1] for row in (yield Each("settle", rest, (worker,)))}
     return (yield from _missing(endings, written))
 
 

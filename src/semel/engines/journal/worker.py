@@ -236,7 +236,7 @@ class JournalWorker:
                     "stale completion refused: execution %s (token %s) was taken over by another worker",
                     ending.claim.execution, ending.claim.seq,
                 )  # fmt: skip
-        self.hub.done([e.claim.execution for e in final])
+        self.hub.done([e.claim.execution for e in endings])
         for ending in again:
             self.heart.due_in(ending.retry_in or 0.0)
         await self.intake.freed([e.claim for e in endings])

@@ -25,11 +25,12 @@ union all
 select pg_notify('semel_done', string_agg(id, ','))::text, null from done having count(*) > 0
 
 -- name: retry
--- Put claimed tasks off to a later attempt. Shared: worker; rows: lane, seq, error, delay in microseconds.
+-- Put claimed tasks off to a later attempt, except those that someone wants cancelled.
+-- Shared: worker; rows: lane, seq, error, delay in microseconds.
 with put_off as (
   delete from semel_ready r
    using unnest($2::int[], $3::bigint[], $4::bytea[], $5::bigint[]) as e(lane, seq, error, delay)
-   where r.lane = e.lane and r.seq = e.seq and r.owner = $1
+   where r.lane = e.lane and r.seq = e.seq and r.owner = $1 and not r.cancel
   returning r.execution, r.seq, r.lane, r.name, r.attempt, r.max_attempts, r.crashes, r.concurrency_key,
             r.claimed_at, e.error, e.delay
 ), later as (

@@ -14,22 +14,23 @@ update semel_execution
 returning id, token
 
 -- name: retry
--- Put claimed tasks off to a later attempt. Shared: worker; rows: lane, seq, error, delay in microseconds.
+-- Put claimed tasks off to a later attempt, except those that someone wants cancelled.
+-- Shared: worker; rows: lane, seq, error, delay in microseconds.
 insert into semel_later (execution, due_at, lane, name, attempt, max_attempts, crashes, concurrency_key)
 select r.execution, semel_now() + (d.value ->> 3), r.lane, r.name, r.attempt, r.max_attempts, r.crashes,
        r.concurrency_key
   from json_each(?2) d cross join semel_ready r
-    on r.seq = d.value ->> 1 and r.lane = d.value ->> 0 and r.owner = ?1;
+    on r.seq = d.value ->> 1 and r.lane = d.value ->> 0 and r.owner = ?1 and r.cancel = 0;
 with e as materialized (
   select r.execution, r.seq, r.attempt, r.claimed_at, unhex(d.value ->> 2) as error
     from json_each(?2) d cross join semel_ready r
-      on r.seq = d.value ->> 1 and r.lane = d.value ->> 0 and r.owner = ?1
+      on r.seq = d.value ->> 1 and r.lane = d.value ->> 0 and r.owner = ?1 and r.cancel = 0
 )
 update semel_execution
    set error = e.error, attempt = e.attempt, started_at = e.claimed_at, token = e.seq
   from e where semel_execution.id = e.execution
 returning id, token;
-delete from semel_ready where owner = ?1 and seq in (select value ->> 1 from json_each(?2))
+delete from semel_ready where owner = ?1 and cancel = 0 and seq in (select value ->> 1 from json_each(?2))
 
 -- name: settled
 -- Which of these claims wrote last: after a lost reply, whether the settlement had been committed. Rows: execution, seq.
