@@ -1,0 +1,43 @@
+"""enqueue(charge.call(…)): the same request, with arguments that a type checker sees."""
+
+import pytest
+
+import semel
+from tests.world import World
+
+
+async def test_both_forms_are_the_same_request(world: World) -> None:
+    app = world.app()
+
+    @app.task
+    async def charge(order: str, cents: int = 5) -> int:
+        return cents
+
+    first = await app.enqueue(charge.call("o-1"), task_id="k")
+    second = await app.enqueue(charge, order="o-1", cents=5, task_id="k")
+    assert (second.id, second.duplicate) == (first.id, True)
+    async with world.worker(app):
+        assert await first.result(timeout="20s") == 5
+
+
+async def test_what_does_not_fit_is_a_type_error_at_the_call(sqlite_world: World) -> None:
+    app = sqlite_world.app()
+
+    @app.task
+    async def charge(order: str) -> None: ...
+
+    with pytest.raises(TypeError):
+        charge.call()  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        await app.enqueue(charge)
+    with pytest.raises(TypeError, match="already carries its arguments"):
+        await app.enqueue(charge.call("o-1"), "o-2")  # type: ignore[call-overload]
+
+
+async def test_what_is_no_task_is_refused(sqlite_world: World) -> None:
+    app = sqlite_world.app()
+
+    async def plain() -> None: ...
+
+    with pytest.raises(semel.InvalidValue, match=r"is not a task: decorate it with @app\.task"):
+        await app.enqueue(plain)  # type: ignore[call-overload]
