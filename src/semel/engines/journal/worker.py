@@ -203,6 +203,8 @@ class JournalWorker:
 
     def _settled(self, future: asyncio.Future[bool]) -> None:
         self._unsettled -= 1
+        if self._unsettled == UNSETTLED_MOST:
+            self.wake.set()
         if not future.cancelled() and future.exception() is not None:
             log.error("a result could not be written and its task will run again: %s", future.exception())
 
