@@ -41,7 +41,7 @@ def main() -> int:
         run.start_servers({contender.store for _, _, contender in steps})
         for step in steps:
             run.step(*step)
-        verdicts = [verdict for verdict in judge(run.figures) if chosen.peers or verdict.bar.alone]
+        verdicts = [verdict for verdict in judge(run.figures) if verdict.bar.asked(set(names), chosen.peers)]
         content = report.as_json(run, verdicts, report.now(), chosen.peers)
     say("\n" + table.text(table.FIGURE_HEAD, table.figure_rows(run.figures)))
     say("\n" + table.text(table.BAR_HEAD, table.bar_rows(verdicts, "bar")))

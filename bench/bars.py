@@ -20,6 +20,16 @@ from bench.plan import (
 
 LIMIT = {SEMEL_POSTGRES: LIMIT_POSTGRES, SEMEL_SQLITE: LIMIT_SQLITE}
 BOTH = (SEMEL_POSTGRES, SEMEL_SQLITE)
+PART_OF = {
+    "W1": "throughput",
+    "W2": "throughput",
+    "W3": "throughput",
+    "W5": "latency",
+    "W6": "history",
+    "memory": "memory",
+    "idle": "idle",
+    "held": "held",
+}
 
 
 @dataclass(frozen=True)
@@ -34,10 +44,11 @@ class Bar:
     against: Contender | None = None
     theirs: str | None = None
 
-    @property
-    def alone(self) -> bool:
-        """Whether it can be judged without any peer."""
-        return self.against in (None, self.contender)
+    def asked(self, parts: set[str], peers: bool) -> bool:
+        """Whether a run of these parts, with or without peers, can judge it."""
+        return PART_OF[self.ours.split(" ")[0].rstrip(",")] in parts and (
+            peers or self.against in (None, self.contender)
+        )
 
     @property
     def wanted(self) -> str:

@@ -24,7 +24,7 @@ PEERS = {
 
 PAGE = """# What was measured
 
-{when}, {machine}. Size `{size}`, {rounds}.
+{when}, {machine}. Size `{size}`, {rounds}. Load of the machine before: {load:.2f}.
 {versions}.
 
 PostgreSQL runs with {settings}. SQLite runs in WAL mode with synchronous FULL. Redis syncs its log once a
@@ -80,7 +80,7 @@ def as_json(run: Run, verdicts: list[Verdict], when: datetime, peers: bool) -> d
     return {
         "when": when.isoformat(timespec="seconds"),
         "machine": machine(),
-        "load_at_end": os.getloadavg(),
+        "load_at_start": run.load,
         "size": vars(run.size),
         "versions": versions(run, peers),
         "postgresql": server.SETTINGS,
@@ -108,6 +108,7 @@ def write_page(content: dict[str, Any], figures: Figures, verdicts: list[Verdict
             when=content["when"].replace("T", " ").replace("+00:00", " UTC"),
             machine=content["machine"],
             size=size["name"],
+            load=content["load_at_start"],
             rounds=rounds,
             versions=", ".join(f"{name} {version}" for name, version in content["versions"].items()),
             settings=", ".join(f"{name} {value}" for name, value in server.SETTINGS.items()),

@@ -26,6 +26,7 @@ class Run:
 
     def __init__(self, size: Size, scratch: Path, say: Say) -> None:
         self.size = size
+        self.load = os.getloadavg()[0]
         self.figures = Figures()
         self.postgres: Postgres | None = None
         self._redis: str | None = None
