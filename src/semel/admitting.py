@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Reuse
@@ -10,7 +11,7 @@ from semel.contract.durations import Duration, parse_duration
 from semel.contract.fingerprint import differences, fingerprint
 from semel.contract.keys import check_key, check_name
 from semel.contract.lifecycle import Status
-from semel.contract.retention import keeping
+from semel.contract.retention import Keeping, keeping
 from semel.define.task import Call, Task, check_priority
 from semel.engine.ids import new_id
 from semel.engine.protocol import Admission, Start
@@ -44,7 +45,7 @@ def request(
     payload = task.shape.encode_input(bound, settings.max_payload)
     queue = task.queue if queue is None else check_name(queue, "queue")
     of_queue = settings.queues.get(queue, _NO_QUEUE)
-    keep = keeping((task.retention, task.dedup_window), (of_queue.retention, of_queue.dedup_window))
+    keep = _keeping(task.retention, task.dedup_window, of_queue.retention, of_queue.dedup_window)
     return Start(
         id=new_id(),
         kind="task",
@@ -65,6 +66,13 @@ def request(
     )
 
 
+@cache
+def _keeping(*given: timedelta | None) -> Keeping:
+    """Task first, then queue; an app has few combinations, and asks for them all the time."""
+    return keeping((given[0], given[1]), (given[2], given[3]))
+
+
+@cache
 def _reuse(reuse: str) -> Reuse:
     try:
         return Reuse(reuse)

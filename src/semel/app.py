@@ -78,18 +78,22 @@ class App:
         self._observer = observer
         self._opener = Opener(settings, auto_migrate, clock)
         self._engines: WeakKeyDictionary[asyncio.AbstractEventLoop, Engine] = WeakKeyDictionary()
+        self._last: tuple[asyncio.AbstractEventLoop, Engine] | tuple[None, None] = (None, None)
         self._unconfigured = bool(settings.queues)
 
     @property
     def engine(self) -> Engine:
         """The engine of the running event loop; opened on first use."""
         loop = asyncio.get_running_loop()
+        if loop is self._last[0]:
+            return self._last[1]
         engine = self._engines.get(loop)
         if engine is None:
             engine = self._opener.open(self.settings.namespace)
             if self._observer is not None:
                 engine = observed(engine, self._observer)
             self._engines[loop] = engine
+        self._last = (loop, engine)
         return engine
 
     @cached_property
@@ -300,6 +304,7 @@ class App:
     async def close(self) -> None:
         """Write down what is in memory and let go of the database."""
         engine = self._engines.pop(asyncio.get_running_loop(), None)
+        self._last = (None, None)
         if engine is not None:
             await engine.close()
         if not self._engines:

@@ -12,9 +12,10 @@ Where the answer would be Join or Replay and the input or the function differs, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from msgspec import Struct
 
 from semel.contract.lifecycle import RELEASED, Status
 
@@ -36,8 +37,7 @@ class Reason(StrEnum):
     FUNCTION_DIFFERS = "function_differs"
 
 
-@dataclass(frozen=True, slots=True)
-class Prior:
+class Prior(Struct, frozen=True):
     """The execution that holds the key."""
 
     id: str
@@ -49,8 +49,7 @@ class Prior:
     """None while it is live."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What is asked for under the key."""
 
     name: str
@@ -58,30 +57,26 @@ class Request:
     reuse: Reuse
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(Struct, frozen=True):
     """Run it. `supersedes` must still hold the key when the new one takes it."""
 
     supersedes: str | None
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(Struct, frozen=True):
     """One is under way: share it."""
 
     prior: Prior
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(Struct, frozen=True):
     """One has finished: share its outcome."""
 
     prior: Prior
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     """The key stands for something else."""
 
     prior: Prior

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from msgspec import Struct
+
 from semel.contract.decision import Decision, Reuse
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Suppressed
@@ -19,8 +21,7 @@ from semel.define.registry import Registry
 from semel.settings import QueueSettings, WorkerSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """A request for one execution. `id` is made by the caller, so that sending it twice is harmless."""
 
     id: str
@@ -42,16 +43,14 @@ class Start:
     concurrency_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(Struct, frozen=True):
     """The answer: `id` is the execution that the caller shares or owns."""
 
     id: str
     decision: Decision
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How an execution ended."""
 
     status: Status

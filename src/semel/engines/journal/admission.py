@@ -11,7 +11,7 @@ from typing import Any
 from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, decide
 from semel.contract.lifecycle import Status
 from semel.engine.protocol import Admission, Start
-from semel.engines.journal.coalesce import Coalescer
+from semel.engines.journal.coalesce import Coalescer, fitting
 from semel.engines.journal.hub import Hub
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.patience import persistently
@@ -60,7 +60,7 @@ class Admissions:
         self._namespace = namespace
         self._lanes = lanes
         self._hub = hub
-        self._group = Coalescer(self._flush, MOST_AT_ONCE)
+        self._group = Coalescer(self._flush, MOST_AT_ONCE, _weight)
         self._counts: dict[tuple[str, str], list[int]] = {}
         self._counter: asyncio.Task[None] | None = None
         self._mostly_duplicates = False
@@ -72,8 +72,9 @@ class Admissions:
     async def start_many(self, requests: Sequence[Start]) -> list[Admission | BaseException]:
         """Many requests, a thousand to a commit."""
         answers: list[Admission | BaseException] = []
-        for at in range(0, len(requests), MOST_AT_ONCE):
-            answers += await self._flush(list(requests[at : at + MOST_AT_ONCE]))
+        while len(answers) < len(requests):
+            rest = requests[len(answers) : len(answers) + MOST_AT_ONCE]
+            answers += await self._flush(list(rest[: fitting(rest, MOST_AT_ONCE, _weight)]))
         return answers
 
     async def _flush(self, requests: list[Start]) -> list[Admission | BaseException]:
@@ -209,6 +210,10 @@ class Admissions:
             self._counter.cancel()
         if self._counts:
             await self.write_counts()
+
+
+def _weight(request: Start) -> int:
+    return len(request.payload)
 
 
 def _asked(request: Start) -> Request:

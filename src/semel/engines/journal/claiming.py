@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from semel.contract.rates import Bucket, Rate, refill, take, wait_for_one
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """One task in the hands of a worker. (lane, seq) is the claim; seq is its fencing token."""
 
     lane: int

@@ -3,30 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-I = TypeVar("I")  # noqa: E741
-O = TypeVar("O")  # noqa: E741
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+HEAVIEST = 4 << 20
+"""Bytes in one flush, beyond which the rest waits for the next; a single item may be heavier."""
 
 
-class Coalescer(Generic[I, O]):
+def fitting(items: Sequence[Item], most: int, weigh: Callable[[Item], int]) -> int:
+    """How many of the first items go into one flush: at most so many, and not too heavy together."""
+    weight = 0
+    for count, item in enumerate(items[:most]):
+        weight += weigh(item)
+        if weight > HEAVIEST and count:
+            return count
+    return min(len(items), most)
+
+
+class Coalescer(Generic[Item, Answer]):
     """A lone caller never waits for company; many callers share one commit.
 
     `flush` gets a list and answers with a list of the same length; an exception inside the list goes to
     its caller alone, an exception raised goes to all of that flush.
     """
 
-    def __init__(self, flush: Callable[[list[I]], Awaitable[list[O | BaseException]]], most: int) -> None:
+    def __init__(
+        self,
+        flush: Callable[[list[Item]], Awaitable[list[Answer | BaseException]]],
+        most: int,
+        weigh: Callable[[Item], int] = lambda item: 0,
+    ) -> None:
         self._flush = flush
         self._most = most
-        self._items: list[I] = []
-        self._futures: list[asyncio.Future[O]] = []
+        self._weigh = weigh
+        self._items: list[Item] = []
+        self._futures: list[asyncio.Future[Answer]] = []
         self._flusher: asyncio.Task[None] | None = None
 
-    def add(self, item: I) -> asyncio.Future[O]:
+    def add(self, item: Item) -> asyncio.Future[Answer]:
         """Hand in one item; the future resolves when it is committed."""
-        future: asyncio.Future[O] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._items.append(item)
         self._futures.append(future)
         if self._flusher is None:
@@ -44,9 +63,10 @@ class Coalescer(Generic[I, O]):
     async def _run(self) -> None:
         try:
             while self._items:
-                items, self._items = self._items[: self._most], self._items[self._most :]
-                futures, self._futures = self._futures[: self._most], self._futures[self._most :]
-                answers: list[O | BaseException]
+                cut = fitting(self._items, self._most, self._weigh)
+                items, self._items = self._items[:cut], self._items[cut:]
+                futures, self._futures = self._futures[:cut], self._futures[cut:]
+                answers: list[Answer | BaseException]
                 try:
                     answers = await self._flush(items)
                 except BaseException as error:

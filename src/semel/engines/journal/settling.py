@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from semel.contract.lifecycle import Status
 from semel.engines.journal.claiming import Claim
@@ -12,8 +12,7 @@ MOST_AT_ONCE = 200
 """As many ids fit into one NOTIFY."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """What became of one claim. `retry_in` seconds: another attempt; None: `status` is final."""
 
     claim: Claim

@@ -54,7 +54,7 @@ class JournalWorker:
         self.heart = Heart(self)
         self._max_payload = max_payload
         self._prepare = prepare
-        self._settling: Coalescer[Ending, bool] = Coalescer(self._settle, MOST_AT_ONCE)
+        self._settling: Coalescer[Ending, bool] = Coalescer(self._settle, MOST_AT_ONCE, _weight)
         self._unsettled = 0
         self._threads: Threads | None = None
         self._loops: dict[str, asyncio.Task[None]] = {}
@@ -285,3 +285,7 @@ class JournalWorker:
         if loop is not None:
             loop.cancel()
             await asyncio.wait([loop])
+
+
+def _weight(ending: Ending) -> int:
+    return len(ending.output or b"") + len(ending.error or b"")

@@ -16,7 +16,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from semel.engines.journal.script import Ask, Each, Procedure, Raw, Row, Script, Statement, Tap, load_queries
+from semel.engines.journal.script import Each, Procedure, Raw, Row, Script, Statement, Tap, load_queries
 from semel.errors import EngineError, EngineUnavailable, MigrationNeeded
 
 MOST_JOBS: Final = 500
@@ -195,18 +195,17 @@ class Scribe(threading.Thread):
             return stop.value
 
     def _execute(self, statement: Statement) -> list[Any]:
-        match statement:
-            case Ask(name, args):
-                bound = tuple(_json(a) if isinstance(a, list) else a for a in args)
-            case Each(name, entries, shared):
-                # All rows in one statement: SQLite then works through them without asking for the
-                # interpreter's lock in between, while the event loop goes on.
-                bound = (*shared, _json([_hexed(entry) for entry in entries]))
-            case Raw(_, text):
-                self._db.execute(text).fetchall()
-                return []
+        bound: tuple[Any, ...]
+        if isinstance(statement, Raw):
+            return self._db.execute(statement.text).fetchall()
+        if isinstance(statement, Each):
+            # All rows in one statement: SQLite then works through them without asking for the
+            # interpreter's lock in between, while the event loop goes on.
+            bound = (*statement.shared, _json([_hexed(row) for row in statement.rows]))
+        else:
+            bound = tuple(_json(a) if isinstance(a, list) else a for a in statement.args)
         rows: list[Any] = []
-        for sql, count in self._statements[name]:
+        for sql, count in self._statements[statement.name]:
             rows += self._db.execute(sql, bound[:count]).fetchall()
         return rows
 
