@@ -21,6 +21,8 @@ PLANS: Final = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
+    "enable_sort": "off",
     "jit": "off",
     "default_transaction_isolation": "read committed",
 }

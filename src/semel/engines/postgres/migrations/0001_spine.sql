@@ -54,7 +54,7 @@ create table semel_execution (
   check (key is null or length(key) between 1 and 255)
 ) with (fillfactor = 85);
 
-create unique index semel_execution_key on semel_execution (namespace, kind, key)
+create unique index semel_execution_key on semel_execution (key, namespace, kind)
   where key is not null and current;
 
 -- Work that may run now. Claiming sets `owner` (no index holds it, so the update stays in its page),

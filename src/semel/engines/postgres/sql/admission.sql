@@ -40,10 +40,13 @@ select pg_notify('semel_later', min(run_at)::text)::text from fresh
 
 -- name: priors
 -- Who holds these keys, and what time it is. Shared: namespace; rows: kind, key.
+-- PostgreSQL: one look-up for each key, whatever the statistics say.
 select x.kind, x.key, x.id, x.name, x.fingerprint, x.status, x.generation,
        x.finished_at + x.dedup_window, (select semel_now())
   from unnest($2::text[], $3::text[]) as k(kind, key)
-  join semel_execution x on x.namespace = $1 and x.kind = k.kind and x.key = k.key and x.current
+ cross join lateral (
+   select * from semel_execution p
+    where p.key = k.key and p.namespace = $1 and p.kind = k.kind and p.current limit 1) x
 
 -- name: present
 -- Which of these executions exist: after a lost reply, whether the admission had been committed.
