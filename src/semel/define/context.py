@@ -34,7 +34,7 @@ class Running:
 
     def heartbeat(self, progress: object = None) -> None:
         """Say how far it is. Cheap: the worker writes it down with its next heartbeat."""
-        self.progress = None if progress is None else str(progress)[:1000]
+        self.progress = None if progress is None else _storable(str(progress)[:1000])
         if self._note is not None:
             self._note(self)
 
@@ -42,6 +42,11 @@ class Running:
         """The key to hand to the outside world for the effect `name`, the same on every attempt."""
         subject = self.key if self.key is not None else self.id
         return _effect_key(self.namespace, self.kind, subject, self.generation, name)
+
+
+def _storable(text: str) -> str:
+    """Text that every database can hold: a note must not cost its worker a heartbeat."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 _running: ContextVar[Running] = ContextVar("semel_running")

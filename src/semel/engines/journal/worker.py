@@ -32,6 +32,7 @@ from semel.settings import WorkerSettings
 log = logging.getLogger("semel.worker")
 UNSETTLED_MOST = 2000
 GATHER = 0.003
+ROUND = 1.0
 
 
 class JournalWorker:
@@ -59,6 +60,7 @@ class JournalWorker:
         self._threads: Threads | None = None
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
+        self._ending: set[str] = set()
         self._draining: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self.wake = asyncio.Event()
@@ -108,7 +110,7 @@ class JournalWorker:
     async def _forever(self, name: str, once: Callable[[], Awaitable[None]]) -> None:
         """A loop of a worker never dies silently: it says what happened and goes on."""
         failures = 0
-        while True:
+        while name not in self._ending:
             try:
                 await once()
                 failures = 0
@@ -140,6 +142,8 @@ class JournalWorker:
     async def _claim_once(self) -> None:
         """Wait for room and for work, take some, start it."""
         await self._wait_for_room()
+        if self._stopping:
+            return
         self.wake.clear()
         worker = self.id
         try:
@@ -156,7 +160,7 @@ class JournalWorker:
 
     async def _wait_for_room(self) -> None:
         """At least one place; when there is much to do, a few milliseconds for more, so that claims are large."""
-        while self.room <= 0:
+        while self.room <= 0 and not self._stopping:
             self.wake.clear()
             await self._nap(1.0)
         enough = self.settings.concurrency // 4
@@ -281,8 +285,15 @@ class JournalWorker:
         self._loops.clear()
 
     async def _end_loop(self, name: str) -> None:
+        """At the end of its round; in the middle of it only if the database keeps it waiting."""
         loop = self._loops.get(name)
-        if loop is not None:
+        if loop is None:
+            return
+        self._ending.add(name)
+        self.wake.set()
+        self.heart.due_in(0)
+        _, late = await asyncio.wait([loop], timeout=ROUND)
+        if late:
             loop.cancel()
             await asyncio.wait([loop])
 
