@@ -52,8 +52,10 @@ class Coalescer(Generic[Item, Answer]):
             self._flusher = asyncio.create_task(self._run())
         return future
 
-    def __len__(self) -> int:
-        return len(self._items)
+    @property
+    def waiting(self) -> list[Item]:
+        """What was handed in and is not yet under way."""
+        return self._items
 
     async def drained(self) -> None:
         """Wait until all that was handed in has been answered."""

@@ -126,6 +126,7 @@ class Intake:
     async def _look(self, room: int, rescan: bool) -> list[Claim]:
         claims: list[Claim] = []
         waits: list[float] = []
+        self._suspects &= self._worker.running.keys()  # those that were lost with a lease are nobody's here
         for step in self._steps:
             left = room - len(claims)
             if left <= 0:

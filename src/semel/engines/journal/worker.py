@@ -26,7 +26,7 @@ from semel.engines.journal.script import Store
 from semel.engines.journal.settling import MOST_AT_ONCE, Ending, put_off, settle
 from semel.engines.journal.threads import Threads
 from semel.engines.journal.times import micros
-from semel.errors import EngineUnavailable, LeaseLost
+from semel.errors import EngineError, EngineUnavailable, LeaseLost
 from semel.settings import WorkerSettings
 
 log = logging.getLogger("semel.worker")
@@ -56,7 +56,10 @@ class JournalWorker:
         self._max_payload = max_payload
         self._prepare = prepare
         self._settling: Coalescer[Ending, bool] = Coalescer(self._settle, MOST_AT_ONCE, _weight)
+        self._writing: list[Ending] = []
         self._unsettled = 0
+        self._strays = False
+        """A claim did not come to a good end: the database may count tasks as ours that we do not know of."""
         self._threads: Threads | None = None
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
@@ -145,14 +148,13 @@ class JournalWorker:
         if self._stopping:
             return
         self.wake.clear()
-        worker = self.id
-        try:
-            claims = await self.intake.take(self.room)
-        except EngineUnavailable:
+        if self._strays:
             await self._release_strays()
-            raise
+        worker, self._strays = self.id, True
+        claims = await self.intake.take(self.room)
         if worker != self.id:
-            return  # the lease was lost meanwhile: these claims are no longer ours
+            return  # the lease was lost meanwhile: these claims are no longer ours, or not known to be
+        self._strays = False
         for claim in claims:
             self._begin(claim)
         if not claims:
@@ -175,9 +177,9 @@ class JournalWorker:
                 await self.wake.wait()
 
     async def _release_strays(self) -> None:
-        """The reply to a claim was lost: what it took is ours without our knowing."""
-        with contextlib.suppress(EngineUnavailable):
-            await persistently(self.store.run, release_strays, self.id, list(self.running))
+        """The reply to a claim was lost: it took what we do not know of. What waits to be settled, we know."""
+        known = [*self.running, *(e.claim.seq for e in (*self._writing, *self._settling.waiting))]
+        await persistently(self.store.run, release_strays, self.id, known)
 
     def _begin(self, claim: Claim) -> None:
         running = Running(
@@ -221,6 +223,7 @@ class JournalWorker:
         """Write endings; a database that is away is waited for, since the lease protects the claims."""
         final = [e for e in endings if e.retry_in is None]
         again = [e for e in endings if e.retry_in is not None]
+        self._writing = endings
         worker = self.id
         refused: set[int] = set()
         failures = 0
@@ -230,12 +233,13 @@ class JournalWorker:
                     stale = await self.store.run(script, worker, batch)
                     refused |= stale
                     break
-                except EngineUnavailable as error:
+                except EngineError as error:
                     failures += 1
                     if worker != self.id or (self._stopping and failures > 20):
                         raise
                     log.warning("cannot write results, trying again: %s", error.message)
                     await asyncio.sleep(pause(failures))
+        self._writing = []
         for ending in endings:
             if ending.claim.seq in refused:
                 log.warning(
@@ -245,7 +249,8 @@ class JournalWorker:
         self.hub.done([e.claim.execution for e in endings])
         for ending in again:
             self.heart.due_in(ending.retry_in or 0.0)
-        await self.intake.freed([e.claim for e in endings])
+        with contextlib.suppress(EngineUnavailable):  # the results are in; others look by themselves before long
+            await self.intake.freed([e.claim for e in endings])
         return [ending.claim.seq not in refused for ending in endings]
 
     async def stop(self, grace: timedelta | None = None) -> None:
@@ -279,6 +284,8 @@ class JournalWorker:
         rows = [(claim.lane, claim.seq) for claim, _, _ in interrupted]
         if rows:
             await persistently(self.store.run, release, self.id, rows)
+        if self._strays:  # a claim was cut short: what it took has not run, and its attempt does not count
+            await self._release_strays()
         self.hub.work(await persistently(self.store.run, retire, self.id, self.name))
         if self._threads is not None:
             self._threads.close()
