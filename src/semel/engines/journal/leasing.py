@@ -13,6 +13,8 @@ from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
 SUSPECT_AFTER = 2
 """A task whose worker died this often runs alone from then on."""
 MOST_AT_ONCE = 500
+ENDED_AT_ONCE = 200
+"""As many ids fit into one NOTIFY."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,8 @@ def _take_back(dead: dict[int, str]) -> Script[list[int]]:
             if crashes + 1 >= SUSPECT_AFTER:
                 lane = yield from _suspect_lane(lane)
             back.append((lane, execution, name, attempt, most, crashes + 1, concurrency_key))
-    if ended:
-        yield Each("end", ended)
+    for at in range(0, len(ended), ENDED_AT_ONCE):
+        yield Each("end", ended[at : at + ENDED_AT_ONCE])
     if back:
         yield Each("put_back", back)
     return [row[0] for row in back]
