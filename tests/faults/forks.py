@@ -36,23 +36,18 @@ class Forks:
 
     def run(self, function: str, **arguments: Any) -> tuple[int, list[Any]]:
         """Run `module:coroutine` in a child: (exit code, negative for a signal; what it said)."""
-        self.send(function, **arguments)
-        return self.receive()
+        return self.together((function, arguments))[0]
 
-    def send(self, function: str, **arguments: Any) -> None:
-        """Begin a call."""
+    def together(self, *calls: tuple[str, dict[str, Any]]) -> list[tuple[int, list[Any]]]:
+        """Several calls at the same time, each in its own child."""
         stdin: IO[bytes] | None = self._server.stdin
         assert stdin is not None
-        stdin.write(json.dumps([function, arguments]).encode() + b"\n")
-        stdin.flush()
-
-    def receive(self) -> tuple[int, list[Any]]:
-        """Its end."""
         assert self._server.stdout is not None
+        stdin.write(json.dumps(calls).encode() + b"\n")
+        stdin.flush()
         line = self._server.stdout.readline()
         assert line, "the fork server is gone"
-        code, said = json.loads(line)
-        return code, said
+        return [(code, said) for code, said in json.loads(line)]
 
     def close(self) -> None:
         """End the server."""
@@ -116,17 +111,22 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     for line in sys.stdin.buffer:
-        function, arguments = json.loads(line)
-        source, out = os.pipe()
-        child = os.fork()
-        if child == 0:
+        children = [_fork(function, arguments) for function, arguments in json.loads(line)]
+        answers = [_collect(child, source) for child, source in children]
+        for _, source in children:
             os.close(source)
-            _child(function, arguments, out)
-        os.close(out)
-        answer = _collect(child, source)
-        os.close(source)
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(json.dumps(answers) + "\n")
         sys.stdout.flush()
+
+
+def _fork(function: str, arguments: dict[str, Any]) -> tuple[int, int]:
+    source, out = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(source)
+        _child(function, arguments, out)
+    os.close(out)
+    return child, source
 
 
 if __name__ == "__main__":

@@ -95,6 +95,13 @@ class Shop:
         """All tasks."""
         return [task.name for task in self.app.tasks]
 
+    async def __aenter__(self) -> Shop:
+        await self.app.queues()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.app.close()
+
     async def worker_id(self, name: str = "test") -> int:
         """A lease, without anybody behind it."""
         return await self.store.run(register, "default", name, "all", LEASE)

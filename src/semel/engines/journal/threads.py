@@ -63,7 +63,7 @@ class Threads:
                 continue
             if failure is None:
                 future.set_result(value)
-            elif isinstance(failure, StopIteration):
+            elif isinstance(failure, StopIteration | GeneratorExit):  # these mean something to a coroutine
                 future.set_exception(RuntimeError(f"the task raised {failure!r}"))
             else:
                 future.set_exception(failure)

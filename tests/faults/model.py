@@ -1,0 +1,158 @@
+"""What the tables must hold, in plain Python on top of `contract/`: small enough to be believed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from semel.contract.decision import Admit, Decision, Prior, Request, Reuse, decide
+from semel.contract.lifecycle import RELEASED, Status
+from semel.contract.retention import Fate, Keeping, fate
+from semel.engines.journal.leasing import SUSPECT_AFTER
+from semel.engines.journal.times import from_micros, micros
+
+SECOND = 1_000_000
+
+
+@dataclass
+class Modelled:
+    """One execution."""
+
+    id: str
+    key: str | None
+    name: str
+    print: bytes
+    most: int
+    keep: Keeping
+    status: Status = Status.PENDING
+    attempt: int = 0
+    crashes: int = 0
+    generation: int = 0
+    current: bool = True
+    finished: int | None = None
+    stripped: bool = False
+    due: int | None = None
+    """When it leaves the waiting room; None when it stands in line or has ended."""
+    place: int = 0
+    """Where it stands in line."""
+    owner: int | None = None
+    cancel: bool = False
+    suspect: bool = False
+    look: int = 0
+    """When the cleaner looks at it."""
+
+    @property
+    def ready(self) -> bool:
+        return self.status.live and self.due is None
+
+
+@dataclass
+class Model:
+    """Executions, workers and the clock."""
+
+    now: int
+    all: dict[str, Modelled] = field(default_factory=dict)
+    workers: dict[int, int] = field(default_factory=dict)
+    """Lease ends by worker."""
+    places: int = 0
+
+    def holder(self, key: str | None) -> Modelled | None:
+        """Who has the key."""
+        return next((e for e in self.all.values() if key is not None and e.key == key and e.current), None)
+
+    def enqueue(self, new: Modelled, reuse: Reuse, delay: int | None) -> Decision:
+        """The contract decides; an admitted one takes its place."""
+        held = self.holder(new.key)
+        prior = None
+        if held is not None:
+            ends = None if held.finished is None else from_micros(held.finished) + held.keep.window
+            prior = Prior(held.id, held.name, held.print, held.status, held.generation, ends)
+        decision = decide(prior, Request(new.name, new.print, reuse), from_micros(self.now))
+        if isinstance(decision, Admit):
+            if held is not None:
+                held.current = False
+            new.generation = decision.generation
+            self.all[new.id] = new
+            if delay is None:
+                self.line_up(new)
+            else:
+                new.due = self.now + delay
+        return decision
+
+    def line_up(self, one: Modelled) -> None:
+        """To the end of the line."""
+        self.places += 1
+        one.place, one.due, one.owner = self.places, None, None
+
+    def claimable(self, names: list[str]) -> list[Modelled]:
+        """In the order in which they must be given out: suspects after the others of their lane."""
+        free = [e for e in self.all.values() if e.ready and e.owner is None and e.name in names]
+        return sorted(free, key=lambda e: (e.suspect, e.place))
+
+    def end(self, one: Modelled, status: Status) -> None:
+        """For good."""
+        one.status, one.finished, one.owner = status, self.now, None
+        one.look = self.now + max(micros(one.keep.retention), 5 * SECOND)
+
+    def put_off(self, one: Modelled, delay: int) -> None:
+        """Another attempt, later."""
+        one.owner, one.due = None, self.now + delay
+
+    def promote(self) -> None:
+        """The waiting room empties by the clock."""
+        due = [e for e in self.all.values() if e.due is not None and e.status.live and e.due <= self.now]
+        for one in sorted(due, key=lambda e: (e.due, e.id)):
+            self.line_up(one)
+
+    def lose(self, workers: list[int]) -> None:
+        """The tasks of dead workers."""
+        for worker in workers:
+            self.workers.pop(worker, None)
+        lost = [e for e in self.all.values() if e.status.live and e.owner in workers]
+        for one in sorted(lost, key=lambda e: e.place):
+            if one.cancel:
+                self.end(one, Status.CANCELLED)
+            elif one.attempt >= one.most:
+                self.end(one, Status.FAILED)
+            else:
+                one.crashes += 1
+                one.suspect = one.suspect or one.crashes >= SUSPECT_AFTER
+                self.line_up(one)
+
+    def expired(self) -> list[int]:
+        """Workers that are taken for dead."""
+        return [worker for worker, ends in self.workers.items() if ends < self.now]
+
+    def cancel(self, one: Modelled) -> Status:
+        """Status afterwards."""
+        if one.status.terminal:
+            return one.status
+        if one.owner is not None:
+            one.cancel = True
+            return Status.RUNNING
+        self.end(one, Status.CANCELLED)
+        one.due = None
+        return Status.CANCELLED
+
+    def may_be_redriven(self, one: Modelled) -> bool:
+        """A failed one that is the newest under its key and still has its input."""
+        return one.status in RELEASED and one.current and not one.stripped
+
+    def clean(self) -> None:
+        """What retention says of everything whose time has come."""
+        for one in list(self.all.values()):
+            if one.finished is None or one.look > self.now:
+                continue
+            match fate(one.keep, from_micros(one.finished), one.key is not None and one.current, from_micros(self.now)):
+                case Fate.KEEP:
+                    one.look = one.finished + micros(one.keep.retention)
+                case Fate.STRIP:
+                    one.stripped = True
+                    one.look = one.finished + micros(one.keep.window)
+                case Fate.FORGET:
+                    del self.all[one.id]
+
+
+def keeping(retention: int, window: int) -> Keeping:
+    """In seconds."""
+    return Keeping(timedelta(seconds=retention), timedelta(seconds=window))
