@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from semel.contract.rates import Rate, parse_rate
 from semel.engines.journal.claiming import Claim, Gate, Lane, claim, claim_guarded, load_lanes
 from semel.engines.journal.control import wake
+from semel.engines.journal.times import span
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
@@ -35,10 +37,14 @@ class Intake:
         self._steps: list[list[Lane]] = []
         self._rescan_at = 0.0
         self._stale = False
+        self._stirred = False
+        """Some lane has work, and no one said which: it may be one that is new to us."""
         self._foreign: set[int] = set()
         """Lanes of other queues or namespaces, which were looked up and are not ours."""
         self.busy = False
         """The last look found as much as was asked for."""
+        self.retentions: list[timedelta] = []
+        """How long queues keep what has finished, where that is set."""
         self.wait: float | None = None
         """Seconds until a bucket has a token again."""
 
@@ -62,6 +68,7 @@ class Intake:
                 self._foreign.add(lane)  # until the next refresh says otherwise
                 self._stale = True
                 return True
+        self._stirred = self._stirred or not mentioned
         return not mentioned
 
     async def refresh(self) -> None:
@@ -70,6 +77,7 @@ class Intake:
         worker = self._worker
         rows, limits = await worker.store.run(load_lanes, worker.namespace, worker.queues)
         rates = {name: (rate, concurrency) for name, rate, concurrency, _, _ in limits}
+        self.retentions = [span(retention) for *_, retention, _ in limits if retention is not None]
         lanes = {}
         for id_, queue, priority, task, keyed, suspect in rows:
             old = self._lanes.get(id_)
@@ -85,14 +93,14 @@ class Intake:
 
     def _gate(self, lane: Lane, rate: str | None, concurrency: int | None) -> Gate | None:
         rates: list[tuple[str, Rate]] = []
-        if rate is not None:
+        if rate is not None and parse_rate(rate).count:
             rates.append((f"queue:{lane.queue}", parse_rate(rate)))
         task = self._worker.registry.get(lane.task) if lane.task else None
-        if task is not None and task.rate_limit is not None:
+        if task is not None and task.rate_limit is not None and task.rate_limit.count:
             rates.append((f"task:{lane.task}", task.rate_limit))
-        if not rates and concurrency is None and not lane.keyed:
+        if not rates and not concurrency and not lane.keyed:
             return None
-        return Gate(tuple(rates), None if concurrency is None else (f"queue:{lane.queue}", concurrency))
+        return Gate(tuple(rates), (f"queue:{lane.queue}", concurrency) if concurrency else None)
 
     def _plan(self, lanes: Iterable[Lane]) -> list[list[Lane]]:
         """Neighbouring plain lanes are asked in one statement, each guarded or suspect one by itself."""
@@ -117,6 +125,11 @@ class Intake:
         if not claims and not rescan:
             rescan, began = True, time.monotonic()
             claims = await self._look(room, rescan)
+        if not claims and self._stirred:
+            self._stirred, known = False, self._lanes
+            await self.refresh()
+            if self._lanes.keys() - known.keys():
+                claims = await self._look(room, rescan)
         if rescan:
             took = time.monotonic() - began
             self._rescan_at = time.monotonic() + max(RESCAN_AFTER, took * RESCAN_SHARE)
