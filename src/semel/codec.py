@@ -45,6 +45,8 @@ def _steady(value: Any, dumped: Any) -> Any:
 
 
 def _from_json(kind: type, value: Any) -> Any:
+    if kind is object:
+        return value
     validate = getattr(kind, "model_validate", None)
     if validate is not None:
         return validate(value)
@@ -228,7 +230,16 @@ class Shape:
         """None is stored as nothing at all."""
         if value is None:
             return None
-        return encode(value, "result", plain=self._plain_result and type(value) not in _PLAIN[:3], limit=limit)
+        data = encode(value, "result", plain=self._plain_result and type(value) not in _PLAIN[:3], limit=limit)
+        if not self._plain_result:
+            try:
+                self._result.decode(data)
+            except (msgspec.MsgspecError, TypeError, ValueError) as error:
+                raise NotEncodable(
+                    f"the result does not fit the return annotation: {error}. Nobody could read it back: "
+                    "mend the annotation."
+                ) from error
+        return data
 
     def decode_result(self, data: bytes | None) -> Any:
         """The result as the return annotation says."""

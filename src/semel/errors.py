@@ -22,7 +22,7 @@
     ├── NotFound                    X01  no such execution, key or task
     ├── NotRedrivable               X02  redrive() of something that did not fail
     ├── OutsideTask                 T01  current() or effect_key() where no task runs
-    └── EngineError
+    └── EngineError                 N00  the database refuses: role, statement, damaged file
         ├── EngineUnavailable       N01  the database cannot be reached or stopped answering
         ├── MigrationNeeded         N02  tables are missing or old: run `semel migrate`
         ├── SchemaTooNew            N03  tables were made by a newer Semel
@@ -208,6 +208,8 @@ class OutsideTask(SemelError, RuntimeError):
 
 class EngineError(SemelError):
     """The engine below could not do its part."""
+
+    code = "SEMEL-N00"
 
 
 class EngineUnavailable(EngineError, ConnectionError):

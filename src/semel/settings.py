@@ -21,7 +21,10 @@ DEFAULT_URL = "sqlite:///semel.db"
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What can be set for a queue; None means the default, and no limit."""
+    """What can be set for a queue. None: as others have set it, or the default, which is no limit.
+
+    A rate limit of "none" and a concurrency of 0 lift limits that were set before.
+    """
 
     retention: timedelta | None = None
     dedup_window: timedelta | None = None
@@ -117,7 +120,7 @@ def read_queue(name: str, table: Mapping[str, Any], old: QueueSettings) -> Queue
     if table.get("rate_limit") is not None:
         new["rate_limit"] = parse_rate(table["rate_limit"], f"queues.{name}.rate_limit")
     if table.get("concurrency") is not None:
-        new["concurrency"] = positive(table["concurrency"], f"queues.{name}.concurrency")
+        new["concurrency"] = positive(table["concurrency"], f"queues.{name}.concurrency", least=0)
     return replace(old, **new)
 
 
@@ -136,10 +139,10 @@ def read_worker(table: Mapping[str, Any], old: WorkerSettings | None = None) -> 
     return settings
 
 
-def positive(value: Any, what: str) -> int:
-    """A whole number from 1 up."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidValue(f"{what}={value!r}: give a whole number from 1 up.")
+def positive(value: Any, what: str, least: int = 1) -> int:
+    """A whole number from 1 up, or from another least one."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidValue(f"{what}={value!r}: give a whole number from {least} up.")
     return value
 
 

@@ -71,7 +71,8 @@ class SyncApp:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="semel-sync", daemon=True).start()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="semel-sync", daemon=True)
+                self._thread.start()
                 atexit.register(self.close)
             return self._loop
 
@@ -129,4 +130,6 @@ class SyncApp:
         if loop is not None:
             asyncio.run_coroutine_threadsafe(self._app.close(), loop).result(10)
             loop.call_soon_threadsafe(loop.stop)
+            self._thread.join(10)
+            loop.close()
             atexit.unregister(self.close)

@@ -29,8 +29,14 @@ class Rate:
     per: float
 
     def __str__(self) -> str:
+        if not self.count:
+            return "none"
         unit = {1.0: "sec", 60.0: "min", 3600.0: "hour", 86400.0: "day"}[self.per]
         return f"{self.count}/{unit}"
+
+
+UNLIMITED: Final = Rate(0, 1.0)
+"""No limit, said explicitly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +48,17 @@ class Bucket:
 
 
 def parse_rate(value: str | Rate, what: str = "rate_limit") -> Rate:
-    """Read "100/sec"; the unit is sec, min, hour or day."""
+    """Read "100/sec"; the unit is sec, min, hour or day. "none" lifts a limit that was set elsewhere."""
     if isinstance(value, Rate):
         return value
+    if value == "none":
+        return UNLIMITED
     form = _FORM.fullmatch(value) if isinstance(value, str) else None
     if form is None or form[2] not in _PER or int(form[1]) < 1:
-        raise InvalidValue(f"{what}={value!r} is not a rate. Write it like '100/sec', '10/min', '500/hour' or '1/day'.")
+        raise InvalidValue(
+            f"{what}={value!r} is not a rate. Write it like '100/sec', '10/min', '500/hour' or '1/day'. "
+            "'none' lifts a limit that was set before."
+        )
     return Rate(int(form[1]), _PER[form[2]])
 
 

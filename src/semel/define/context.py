@@ -30,6 +30,8 @@ class Running:
     progress: str | None = None
     stopping: bool = False
     """The worker is stopping and has given up waiting for this task."""
+    _root: str | None = field(default=None, repr=False)
+    """Without a key: the first execution of a chain of redrives."""
     _note: Callable[[Running], None] | None = field(default=None, repr=False)
 
     def heartbeat(self, progress: object = None) -> None:
@@ -40,7 +42,7 @@ class Running:
 
     def effect_key(self, name: str) -> str:
         """The key to hand to the outside world for the effect `name`, the same on every attempt."""
-        subject = self.key if self.key is not None else self.id
+        subject = self.key if self.key is not None else self._root or self.id
         return _effect_key(self.namespace, self.kind, subject, self.generation, name)
 
 

@@ -153,16 +153,17 @@ class Admissions:
             request.id, request.kind, request.name, request.key, lane, 0, None, request.fingerprint, request.payload,
             request.max_attempts, request.concurrency_key, micros(request.retention), micros(request.window),
             None if request.delay is None else micros(request.delay),
-            None if request.run_at is None else round(request.run_at.timestamp() * 1_000_000),
+            None if request.run_at is None else round(request.run_at.timestamp() * 1_000_000), None,
         )  # fmt: skip
 
     def _tell_workers(self, rows: Any) -> None:
         lanes = set()
         for row in rows:
-            if row[-1] is None and row[-2] is None:
+            delay, run_at = row[13], row[14]
+            if delay is None and run_at is None:
                 lanes.add(row[4])
             else:
-                self._hub.due(row[-1] or int(time.time() * 1_000_000) + row[-2])
+                self._hub.due(run_at or int(time.time() * 1_000_000) + delay)
         if lanes:
             self._hub.work(lanes)
 

@@ -25,6 +25,8 @@ class Claim(Struct, frozen=True):
     generation: int
     input: bytes
     kind: str
+    root: str
+    """The first execution of a chain of redrives."""
 
 
 @dataclass(slots=True)

@@ -36,14 +36,14 @@ def redrive(namespace: str, id_: str, new_id: str) -> Script[str | None]:
         return None
     (
         kind, name, key, lane, generation, print_, input_, most, concurrency_key, retention, window, status,
-        current, stripped,
+        current, stripped, root,
     ) = rows[0]  # fmt: skip
     if Status(status) not in RELEASED or not current or stripped:
         return None
     if not (yield Ask("release_key", (id_,))):
         return None
     row = (new_id, kind, name, key, lane, generation, id_, print_, input_, most, concurrency_key, retention,
-           window, None, None)  # fmt: skip
+           window, None, None, None if key is not None else root)  # fmt: skip
     yield Each("admit", [row], (namespace,))
     return new_id
 

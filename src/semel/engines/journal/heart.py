@@ -39,7 +39,7 @@ class Heart:
         self._alarm = asyncio.Event()
         self._next = 0.0
         self._last = time.monotonic()
-        self._lanes = -1
+        self._layout = ""
         self._notes: dict[int, Running] = {}
         self._looking_for_cancels = False
         self._idle_at_last_beat = False
@@ -95,9 +95,10 @@ class Heart:
         worker = self._worker
         state = await self._pulse()
         self._last = time.monotonic()
-        if state.lanes != self._lanes:
-            self._lanes = state.lanes
+        if state.layout != self._layout:
+            self._layout = state.layout
             await worker.intake.refresh()
+            self._clean_at = min(self._clean_at, time.monotonic() + self._clean_every())
             worker.wake.set()
         if state.next_expiry is not None and state.next_expiry < state.now:
             lanes = await worker.store.run(recover)
@@ -156,6 +157,7 @@ class Heart:
     def _clean_every(self) -> float:
         """Hourly unless something this worker runs is kept for less than that."""
         kept = [task.retention for task in self._worker.registry if task.retention is not None]
+        kept += self._worker.intake.retentions
         shortest = max(min(kept, default=timedelta.max), timedelta(seconds=5))
         return min(self._worker.settings.clean_every, shortest).total_seconds()
 
@@ -167,6 +169,7 @@ class Heart:
             pause = min(pause, (state.next_expiry - state.now) / 1e6 + random.uniform(0.05, 0.5))
         if state.next_due is not None and state.next_due > state.now:
             pause = min(pause, (state.next_due - state.now) / 1e6)
+        pause = min(pause, self._clean_at - time.monotonic())
         self._next = time.monotonic() + max(SHORTEST, pause)
         while (left := self._next - time.monotonic()) > 0:
             self._alarm.clear()

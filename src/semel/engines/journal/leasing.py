@@ -26,7 +26,8 @@ class Pulse:
     next_due: int | None
     next_slip: int | None
     work: bool
-    lanes: int
+    layout: str
+    """Lanes and limits, as text that changes when they do."""
 
 
 @procedure(Line.CONTROL, atomic=True)

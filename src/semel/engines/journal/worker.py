@@ -185,7 +185,7 @@ class JournalWorker:
         running = Running(
             claim.execution, claim.key, claim.name, claim.kind, self.namespace, self.intake.queue_of(claim.lane),
             claim.attempt, claim.max_attempts, claim.generation, claim.seq, bool(claim.cancel),
-            _note=self.heart.note,
+            _root=claim.root, _note=self.heart.note,
         )  # fmt: skip
         task = asyncio.create_task(self._run(claim, running))
         self.running[claim.seq] = (claim, running, task)

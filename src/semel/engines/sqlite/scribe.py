@@ -76,6 +76,7 @@ class Scribe(threading.Thread):
         self._now = 0
         self._version = 0
         self._waited_since = 0.0
+        self._closing: Callable[[], object] = self._nothing
         self.on_commit: Callable[[set[asyncio.AbstractEventLoop]], None] = lambda loops: None
         self.on_change: Callable[[], None] = lambda: None
         self._open()
@@ -92,10 +93,13 @@ class Scribe(threading.Thread):
         """Look whether another process or connection has written."""
         self._jobs.put(self._look)
 
-    def close(self) -> None:
-        """Finish what is queued and close the file."""
+    def close(self) -> asyncio.Future[None]:
+        """Finish what is queued and close the file; the future resolves when that is done."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._closing = lambda: loop.call_soon_threadsafe(future.set_result, None)
         self._jobs.put(None)
-        self.join(10)
+        return future
 
     def _open(self) -> None:
         try:
@@ -134,6 +138,8 @@ class Scribe(threading.Thread):
             if entry is None:
                 with contextlib.suppress(apsw.Error):
                     self._db.close()
+                with contextlib.suppress(RuntimeError):  # nobody waits any more
+                    self._closing()
                 return
             if not isinstance(entry, Job):
                 entry()

@@ -101,4 +101,4 @@ class SqliteStore:
         self._listeners.clear()
         for scribe in (self._reader, self._writer):
             if scribe is not None:
-                await asyncio.to_thread(scribe.close)
+                await scribe.close()

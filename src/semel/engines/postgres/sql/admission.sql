@@ -13,14 +13,14 @@ values ($1, $2, $3, $4, $5, $6) on conflict do nothing
 -- that are in, wakes workers at commit. Shared: namespace. PostgreSQL: one statement for all rows.
 with fresh as (
   insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
-    fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at)
+    fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id)
   select $1, (select semel_now()), o.id, o.kind, o.name, o.key, o.lane, o.generation, o.previous_id,
     o.fingerprint, o.input, o.max_attempts, o.concurrency_key, o.retention, o.dedup_window,
-    coalesce(o.run_at, (select semel_now()) + o.delay)
+    coalesce(o.run_at, (select semel_now()) + o.delay), o.root_id
   from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::int[], $8::text[], $9::bytea[],
-    $10::bytea[], $11::int[], $12::text[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[])
+    $10::bytea[], $11::int[], $12::text[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[])
     as o(id, kind, name, key, lane, generation, previous_id, fingerprint, input, max_attempts,
-         concurrency_key, retention, dedup_window, delay, run_at)
+         concurrency_key, retention, dedup_window, delay, run_at, root_id)
   on conflict do nothing
   returning id, lane, name, max_attempts, concurrency_key, run_at
 ), ready as (

@@ -15,5 +15,5 @@ returning pg_notify('semel_cancel', execution)::text
 -- name: copy_for_redrive
 -- What a new execution needs to repeat an old one: (namespace, id).
 select x.kind, x.name, x.key, x.lane, x.generation, x.fingerprint, x.input, x.max_attempts, x.concurrency_key,
-       x.retention, x.dedup_window, x.status, x.current, x.stripped
+       x.retention, x.dedup_window, x.status, x.current, x.stripped, coalesce(x.root_id, x.id)
   from semel_execution x where x.namespace = $1 and x.id = $2

@@ -4,11 +4,14 @@ select name, rate_limit, concurrency, retention, dedup_window from semel_queue w
 
 -- name: set_queue
 -- Settings of a queue, for every worker: (namespace, name, rate_limit, concurrency, retention, dedup_window).
+-- What is null here stays as someone else has set it.
 insert into semel_queue (namespace, name, rate_limit, concurrency, retention, dedup_window)
 values ($1, $2, $3, $4, $5, $6)
 on conflict (namespace, name) do update
-  set rate_limit = excluded.rate_limit, concurrency = excluded.concurrency,
-      retention = excluded.retention, dedup_window = excluded.dedup_window
+  set rate_limit = coalesce(excluded.rate_limit, semel_queue.rate_limit),
+      concurrency = coalesce(excluded.concurrency, semel_queue.concurrency),
+      retention = coalesce(excluded.retention, semel_queue.retention),
+      dedup_window = coalesce(excluded.dedup_window, semel_queue.dedup_window)
 
 -- name: make_gate
 -- A bucket that is not there yet: (namespace, scope).

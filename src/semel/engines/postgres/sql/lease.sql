@@ -6,7 +6,7 @@ values ($1, $2, $3, (select semel_now()), (select semel_now()) + $4::bigint) ret
 -- name: pulse
 -- Renew the lease and look around, in one statement: (worker, lease, lanes, names). No row: the lease is lost.
 -- Gives: now, the next lease of another to run out, the next delayed task, the next slip, is there work,
--- how many lanes exist.
+-- how lanes and limits look.
 update semel_worker w set expires_at = (select semel_now()) + $2::bigint where w.id = $1
 returning (select semel_now()),
   (select min(o.expires_at) from semel_worker o where o.id <> $1),
@@ -15,7 +15,8 @@ returning (select semel_now()),
   exists (select from unnest($3::int[]) as l(lane) cross join lateral (
             select 1 from semel_ready r where r.lane = l.lane and r.owner is null and r.name = any($4)
              limit 1) r),
-  (select count(*) from semel_lane)
+  (select count(*) from semel_lane) || coalesce((select string_agg(concat_ws(' ', q.namespace, q.name, q.rate_limit,
+     q.concurrency, q.retention), ',') from semel_queue q), '')
 
 -- name: note_progress
 -- What running tasks say of themselves. Shared: worker; rows: lane, seq, progress.

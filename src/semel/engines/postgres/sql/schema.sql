@@ -1,7 +1,6 @@
 -- name: migrations_exist
 -- Is the table of migrations there?
-select count(*) from information_schema.tables
- where table_schema = current_schema() and table_name = 'semel_migration'
+select count(*) from pg_class where oid = to_regclass('semel_migration')
 
 -- name: make_migrations
 -- The table of migrations itself.

@@ -21,7 +21,8 @@ create table semel_lane (
 );
 
 -- The permanent record. `current` marks the newest execution under a key: the unique index below is
--- what makes a key run once. `token` is the fencing token (semel_ready.seq) of the claim that wrote last.
+-- what makes a key run once. `root_id` is the first execution of a chain of redrives that has no key.
+-- `token` is the fencing token (semel_ready.seq) of the claim that wrote last.
 create table semel_execution (
   id text primary key,
   namespace text not null,
@@ -34,6 +35,7 @@ create table semel_execution (
     check (status in ('pending', 'running', 'waiting', 'completed', 'failed', 'cancelled', 'timed_out')),
   generation integer not null default 0,
   previous_id text,
+  root_id text,
   fingerprint blob not null,
   input blob,
   output blob,

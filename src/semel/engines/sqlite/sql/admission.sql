@@ -12,10 +12,10 @@ values (?1, ?2, ?3, ?4, ?5, ?6) on conflict do nothing
 -- New executions and their work rows; a taken key or id is passed over. Gives the ids that are in.
 -- Shared: namespace. SQLite: rows come as JSON, bytes in it as hex; triggers write the work rows.
 insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
-  fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at)
+  fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id)
 select ?1, semel_now(), value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
   value ->> 6, unhex(value ->> 7), unhex(value ->> 8), value ->> 9, value ->> 10, value ->> 11, value ->> 12,
-  coalesce(value ->> 14, semel_now() + (value ->> 13))
+  coalesce(value ->> 14, semel_now() + (value ->> 13)), value ->> 15
   from json_each(?2) where true
 on conflict do nothing returning id
 

@@ -6,7 +6,7 @@ values (?1, ?2, ?3, semel_now(), semel_now() + ?4) returning id
 -- name: pulse
 -- Renew the lease and look around, in one statement: (worker, lease, lanes, names). No row: the lease is lost.
 -- Gives: now, the next lease of another to run out, the next delayed task, the next slip, is there work,
--- how many lanes exist.
+-- how lanes and limits look.
 update semel_worker set expires_at = semel_now() + ?2 where id = ?1
 returning semel_now(),
   (select min(o.expires_at) from semel_worker o where o.id <> ?1),
@@ -14,7 +14,8 @@ returning semel_now(),
   (select s.due_at from semel_slip s order by s.due_at limit 1),
   exists (select 1 from semel_ready r where r.lane in (select value from json_each(?3)) and r.owner is null
             and r.name in (select value from json_each(?4))),
-  (select count(*) from semel_lane)
+  (select count(*) from semel_lane) || coalesce((select group_concat(concat_ws(' ', q.namespace, q.name, q.rate_limit,
+     q.concurrency, q.retention)) from semel_queue q), '')
 
 -- name: note_progress
 -- What running tasks say of themselves. Shared: worker; rows: lane, seq, progress.
