@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
+import threading
 
 from semel.cli.demo.shop import CENTS, KEY, ORDER, app, pay
 
@@ -20,6 +22,13 @@ def say(**what: object) -> None:
     sys.stdout.flush()
 
 
+def end_with_the_demo() -> None:
+    """The demo holds the other end of stdin until it is over, however it ends."""
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    os._exit(1)
+
+
 async def ask(times: int) -> None:
     """Ask, tell how many were admitted, and tell the receipts."""
     async with app:  # leaving writes the counts of duplicates, so that `explain` knows all of them
@@ -27,6 +36,7 @@ async def ask(times: int) -> None:
         say(ready=True)
         if not await asyncio.to_thread(sys.stdin.readline):
             return
+        threading.Thread(target=end_with_the_demo, daemon=True).start()
         handles = await asyncio.gather(*(app.enqueue(pay.call(ORDER, CENTS), task_id=KEY) for _ in range(times)))
         say(asked=times, admitted=sum(not handle.duplicate for handle in handles))
         receipts = await asyncio.gather(*(handle.result(timeout=PATIENCE) for handle in handles))

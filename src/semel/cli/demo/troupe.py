@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from pathlib import Path
@@ -36,7 +37,7 @@ class Troupe:
 
     async def end(self, process: Process) -> int:
         """Ask it to end; make it, if it does not. Its exit code."""
-        if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):  # it ended by itself, a moment ago
             process.terminate()
             try:
                 async with asyncio.timeout(PATIENCE):
