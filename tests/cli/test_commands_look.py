@@ -104,10 +104,12 @@ def test_doctor_finds_all_well(world: World) -> None:
 
 async def test_doctor_exits_with_1_when_a_finding_is_not_ok(world: World) -> None:
     await at_shell("migrate", "--url", world.url)
-    async with world.worker(world.app(), lease="1h"):
-        await world.sql("update semel_worker set expires_at = 1")
-        told = await at_shell("doctor", "--url", world.url)
-    assert (told.code, "NOT OK" in told.out) == (1, True)
+    await world.sql(
+        "insert into semel_worker (namespace, name, queues, started_at, expires_at) "
+        "values ('default', 'gone:1', 'all', 0, 1)"
+    )
+    told = await at_shell("doctor", "--url", world.url)
+    assert (told.code, "run out: gone:1" in told.out) == (1, True)
 
 
 def test_namespaces_are_apart(world: World) -> None:

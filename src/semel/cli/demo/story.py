@@ -106,15 +106,20 @@ class Story:
     async def _until(self, condition: Callable[[], Any], needed: Process) -> None:
         while not condition():
             if needed.returncode is not None:
-                raise Broken(f"process {needed.pid} ended early; see {self._folder / LOG}")
+                raise self._ended_early(needed)
             await asyncio.sleep(GLANCE)
 
     async def _hear(self, customer: Process) -> dict[str, Any]:
         line = b"" if customer.stdout is None else await customer.stdout.readline()
         if not line:
-            raise Broken(f"process {customer.pid} ended early; see {self._folder / LOG}")
+            raise self._ended_early(customer)
         heard: dict[str, Any] = json.loads(line)
         return heard
+
+    def _ended_early(self, process: Process) -> Broken:
+        log = self._folder / LOG
+        last = (log.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
+        return Broken(f"process {process.pid} ended early ({last}); see {log}")
 
     async def _execution(self) -> Execution | None:
         return next(iter((await self._app.explain(KEY)).executions), None)
