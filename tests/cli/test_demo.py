@@ -14,6 +14,7 @@ import pytest
 from semel import Execution, Explanation, Status, Suppressed
 from semel.cli.demo.claim import claim
 from semel.cli.demo.ledger import Entry, Ledger, read_ledger
+from tests.cli.shell import semel
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ONCE = "once: 1 charge, 50 requests, 49 duplicates suppressed, 1 crash survived"
@@ -95,6 +96,19 @@ def test_a_true_claim() -> None:
 )
 def test_a_claim_that_is_not_true(what: str, value: Any) -> None:
     assert claim(**{**TRUE, what: value}).doubts
+
+
+def test_a_damaged_state_or_a_useless_folder_is_said_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    told = semel("demo", "--dir", str(tmp_path / "file"))
+    assert (told.code, "Give another --dir" in told.err) == (2, True)
+    (tmp_path / "shop.db").write_text("this is not a database, and long enough to be seen as such")
+    told = semel("demo", "--dir", str(tmp_path))
+    assert (told.code, "semel demo --fresh" in told.out) == (1, True)
+    (tmp_path / "shop.db").unlink()
+    (tmp_path / "ledger.jsonl").write_text("nonsense\n")
+    told = semel("demo", "--dir", str(tmp_path))
+    assert (told.code, "cannot be read" in told.out) == (1, True)
 
 
 def test_the_provider_honours_keys_also_after_a_restart(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from semel import App, EngineUnavailable, Explanation, Handle, Status
+from semel import App, ConfigError, EngineError, EngineUnavailable, Explanation, Handle, Status
 from semel.cli.demo.claim import Claim, claim
-from semel.cli.demo.ledger import LEDGER, read_ledger
+from semel.cli.demo.ledger import LEDGER, Damaged, read_ledger
 from semel.cli.demo.screen import Screen
 from semel.cli.demo.shop import CENTS, DATABASE, KEY, ORDER, PORT_FILE, pay
 from semel.cli.demo.shop import app as shop
@@ -44,7 +44,7 @@ def demo(
                 _forget(folder)
             try:
                 return asyncio.run(_show(folder.resolve(), screen))
-            except Broken as broken:
+            except (Broken, EngineError, Damaged) as broken:
                 screen.line(f"The demo could not go on: {broken}. Try: semel demo --fresh", "bold red")
                 return Exit.FAILED
 
@@ -53,8 +53,12 @@ def demo(
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("w")
+    except OSError as error:
+        raise ConfigError(f"the demo cannot keep its state in {folder}: {error}. Give another --dir.") from error
+    with file as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -24,13 +24,20 @@ class Entry:
     charged: bool
 
 
+class Damaged(Exception):
+    """Someone else has written into the ledger."""
+
+
 def read_ledger(folder: Path) -> list[Entry]:
     """Every call so far. A last line that is still being written is not there yet."""
     try:
         lines = (folder / LEDGER).read_text(encoding="utf-8").split("\n")[:-1]
     except FileNotFoundError:
         return []
-    return [Entry(**json.loads(line)) for line in lines]
+    try:
+        return [Entry(**json.loads(line)) for line in lines]
+    except (ValueError, TypeError) as error:
+        raise Damaged(f"the ledger {folder / LEDGER} cannot be read: {error}") from error
 
 
 class Ledger:
