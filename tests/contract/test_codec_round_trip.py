@@ -101,7 +101,7 @@ def there_and_back(annotation: Any, value: Any) -> Any:
         (tuple[int, ...], (1, 2, 3)), (dict[int, str], {1: "a", -2: "b"}), (dict[UUID, int], {UUID(int=1): 1}),
         (Pair, Pair(1, "a")), (Table, {"legs": 4}), (float, 1.5), (int, 2**64 - 1), (int, -(2**63)),
         (bool, True), (str, "ümläut 🧾 \u2028 \x00"), (int | str, "a"), (dict, {"a": [1, None]}), (list, [[], {}]),
-        (Any, {"a": [1, 2.5, None, True, "x", {}]}), (object, [1]), (None, None),
+        (Any, {"a": [1, 2.5, None, True, "x", {}]}), (object, [1]), (list[object], [1, "a", None]), (None, None),
     ],
     ids=repr,
 )  # fmt: skip

@@ -1,0 +1,114 @@
+"""A worker that stops takes nothing new, lets running tasks finish, and gives the rest back."""
+
+import asyncio
+import threading
+
+import semel
+from tests.world import World, eventually
+
+
+async def test_running_tasks_finish(world: World) -> None:
+    app, started, goes_on = world.app(), asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def work() -> str:
+        started.set()
+        await goes_on.wait()
+        return "finished"
+
+    handle = await app.enqueue(work)
+    async with world.worker(app):
+        await started.wait()
+        asyncio.get_running_loop().call_later(0.05, goes_on.set)
+    assert await handle.status() == "completed"
+    assert await handle.result(timeout="20s") == "finished"
+    assert await app.workers() == []
+
+
+async def test_nothing_new_is_taken(world: World) -> None:
+    app, started, goes_on = world.app(), asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def work(n: int) -> int:
+        started.set()
+        await goes_on.wait()
+        return n
+
+    first = await app.enqueue(work, 1)
+    async with world.worker(app) as worker:
+        await started.wait()
+        stopping = asyncio.create_task(worker.stop())
+        await asyncio.sleep(0.01)
+        second = await app.enqueue(work, 2)
+        goes_on.set()
+        await stopping
+    assert [await first.status(), await second.status()] == ["completed", "pending"]
+
+
+async def test_after_the_grace_a_task_goes_to_another_worker_and_the_attempt_does_not_count(world: World) -> None:
+    one, two, seen = world.app(), world.app(), []
+    started = asyncio.Event()
+    for app in (one, two):
+
+        @app.task(retry=1)
+        async def work() -> str:
+            seen.append(semel.current().attempt)
+            if len(seen) == 1:
+                started.set()
+                await asyncio.Event().wait()
+            return "finished"
+
+    handle = await one.enqueue(work)
+    async with world.worker(one, grace="20ms"):
+        await started.wait()
+    execution = await handle.describe()
+    assert (execution.status, execution.attempt, execution.worker) == ("pending", 0, None)
+    async with world.worker(two):
+        assert await handle.result(timeout="20s") == "finished"
+    assert seen == [1, 1]
+    assert (await handle.describe()).attempt == 1
+
+
+async def test_a_sync_task_that_does_not_stop_is_given_back_and_its_late_result_is_dropped(world: World) -> None:
+    one, two, started, goes_on = world.app(), world.app(), threading.Event(), threading.Event()
+    runs: list[int] = []
+    for app in (one, two):
+
+        @app.task(retry=1)
+        def work() -> str:
+            runs.append(1)
+            if len(runs) == 1:
+                started.set()
+                goes_on.wait(20)
+                return "late"
+            return "in time"
+
+    handle = await one.enqueue(work)
+    async with world.worker(one, grace="20ms"):
+        await eventually(started.is_set)
+    async with world.worker(two):
+        assert await handle.result(timeout="20s") == "in time"
+    goes_on.set()
+    assert await handle.result(timeout="20s") == "in time"
+
+
+async def test_a_claim_that_the_worker_never_heard_of_does_not_count(world: World) -> None:
+    app, other = world.app(), world.app()
+
+    @app.task
+    async def known() -> None: ...
+
+    @other.task(retry=1)
+    async def work() -> str:
+        return "ran"
+
+    handle = await other.enqueue(work)
+    async with world.worker(app) as worker:
+        await (await app.enqueue(known)).result(timeout="20s")
+        # As when the loop is stopped after a claim was committed and before its reply was read.
+        worker._strays = True
+        await world.sql(f"update semel_ready set owner = {worker.id}, attempt = 1")
+    assert await handle.status() == "pending"
+    async with world.worker(other):
+        assert await handle.result(timeout="20s") == "ran"
+    assert (await handle.describe()).attempt == 1

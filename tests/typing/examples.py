@@ -1,0 +1,63 @@
+"""What a type checker makes of Semel. Checked by test_typing.py; nothing here is run."""
+
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+import semel
+
+app = semel.App("sqlite:///:memory:")
+
+
+@dataclass
+class Receipt:
+    order: str
+    cents: int
+
+
+@app.task
+async def charge(order: str, cents: int) -> Receipt:
+    return Receipt(order, cents)
+
+
+@app.task(queue="mail", retry=semel.Retry(max_attempts=5), timeout="30s")
+def send(to: str, *, subject: str = "") -> None: ...
+
+
+@app.task(name="totals")
+async def total(*cents: int) -> dict[str, int]:
+    return {"total": sum(cents)}
+
+
+async def asked() -> None:
+    handle = await app.enqueue(charge.call("o-1", 9900), task_id="pay-1")
+    assert_type(handle, semel.Handle[Receipt])
+    assert_type(await handle.result(timeout="5s"), Receipt)
+    assert_type(await app.enqueue(charge, "o-1", cents=9900), semel.Handle[Receipt])
+    assert_type(await app.enqueue(send, "a@b.c"), semel.Handle[None])
+    assert_type(await (await app.enqueue(total.call(1, 2))).result(), dict[str, int])
+    assert_type(await handle.status(), semel.Status)
+    assert_type(await app.find("k"), semel.Handle[Any] | None)
+
+
+async def called() -> None:
+    """A plain call checks its arguments; what it returns depends on `async`, which a Task does not tell."""
+    assert_type(charge("o-1", 1), Any)
+    assert_type(send("a@b.c", subject="hi"), Any)
+
+
+def scripts() -> None:
+    handle = app.sync.enqueue(charge.call("o-1", 9900), task_id="pay-1")
+    assert_type(handle.result(), Receipt)
+
+
+async def refused() -> None:
+    charge.call("o-1")  # type: ignore[call-arg]
+    charge.call("o-1", "9900")  # type: ignore[arg-type]
+    charge.call("o-1", 9900, currency="EUR")  # type: ignore[call-arg]
+    send.call("a@b.c", "subject")  # type: ignore[call-arg]
+    charge(1, 1)  # type: ignore[arg-type]
+    await app.enqueue(charge, "o-1", 1, reuse="sometimes")  # type: ignore[call-overload]
+    await app.enqueue(charge, "o-1", 1, on_duplicate="ignore")  # type: ignore[call-overload]
+    await app.enqueue(charge.call("o-1", 1), "more")  # type: ignore[call-overload]
+    await app.enqueue("charge")  # type: ignore[call-overload]
+    app.task(retry="often")  # type: ignore[call-overload]
