@@ -213,6 +213,8 @@ class JournalWorker:
             self.wake.set()
         if not future.cancelled() and future.exception() is not None:
             log.error("a result could not be written and its task will run again: %s", future.exception())
+            self._strays = True  # its claim is given back with those that nobody knows of
+            self.wake.set()
 
     def _pool(self) -> Threads:
         if self._threads is None:

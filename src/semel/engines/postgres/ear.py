@@ -37,11 +37,10 @@ class Ear:
         self._lost.set()
 
     async def _connect(self) -> None:
-        connection = await connect(self._url, {"application_name": "semel ear"})
-        connection.add_termination_listener(lambda _: self._lost.set())
+        self._connection = connection = await connect(self._url, {"application_name": "semel ear"})
+        connection.add_termination_listener(self._ended)
         for channel in CHANNELS:
             await connection.add_listener(channel, self._heard)
-        self._connection = connection
 
     async def _keep(self) -> None:
         attempt = 0
@@ -60,6 +59,10 @@ class Ear:
             attempt = 0
             self._listener.stirred()
 
+    def _ended(self, connection: Any) -> None:
+        if connection is self._connection:  # one that was dropped has been replaced already
+            self._lost.set()
+
     def _heard(self, _connection: Any, _pid: int, channel: str, told: object) -> None:
         payload = str(told)
         match channel:
@@ -73,10 +76,10 @@ class Ear:
                 self._listener.cancel(payload)
 
     def _drop(self) -> None:
-        if self._connection is not None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
             with contextlib.suppress(Exception):
-                self._connection.terminate()
-            self._connection = None
+                connection.terminate()
 
     async def close(self) -> None:
         """Listen no more."""

@@ -31,6 +31,7 @@ LOST: Final = (
     OSError,
     asyncio.TimeoutError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what a statement meets on a connection that is being cut
     asyncpg.PostgresConnectionError,
     EOFError,
 )

@@ -52,7 +52,7 @@ create table semel_execution (
   started_at integer,
   finished_at integer,
   check (key is null or length(key) between 1 and 255)
-);
+) without rowid;
 
 create unique index semel_execution_key on semel_execution (key, namespace, kind)
   where key is not null and current;
