@@ -215,6 +215,8 @@ class JournalWorker:
             log.error("a result could not be written and its task will run again: %s", future.exception())
             self._strays = True  # its claim is given back with those that nobody knows of
             self.wake.set()
+            self._strays = True  # its claim is given back with those that nobody knows of
+            self.wake.set()
 
     def _pool(self) -> Threads:
         if self._threads is None:
