@@ -74,6 +74,7 @@ class Scribe(threading.Thread):
         self._jobs: queue.SimpleQueue[Job | Callable[[], None] | None] = queue.SimpleQueue()
         self._statements = statements()
         self._now = 0
+        self._unknown = False
         self._version = 0
         self._waited_since = 0.0
         self._closing: Callable[[], object] = self._nothing
@@ -151,9 +152,12 @@ class Scribe(threading.Thread):
         return self._now
 
     def _commit(self, jobs: list[Job]) -> None:
-        """All in one transaction; if one of them fails, each in its own, so that it fails alone."""
+        """All in one transaction; if one of them fails, each in its own, so that it fails alone.
+
+        Not if the commit itself failed: then nobody knows whether they are in, and each must hear that.
+        """
         error = self._transact(jobs)
-        if error is not None and len(jobs) > 1:
+        if error is not None and len(jobs) > 1 and not self._unknown:
             for job in jobs:
                 self._transact([job])
         loops = {job.loop for job in jobs}
@@ -165,10 +169,12 @@ class Scribe(threading.Thread):
     def _transact(self, jobs: list[Job]) -> BaseException | None:
         tap = self._tap()
         self._now = int(self._clock() * 1_000_000)
+        self._unknown = False
         try:
             self._step(self._begin, tap)
             for job in jobs:
                 job.error, job.result = None, self._play(job.make(), tap)
+            self._unknown = True
             self._step("commit", tap)
         except BaseException as error:
             failure = _translate(error, self._path)
