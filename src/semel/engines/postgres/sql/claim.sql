@@ -45,11 +45,13 @@ select h.seq, h.concurrency_key from heads h
  limit $4
 
 -- name: claim_these
--- Take these tasks of one lane, if they are still free: worker, lane, seqs.
-with taken as (
+-- Take these tasks of one lane, if they are still free: worker, lane, seqs. PostgreSQL: holds the worker's row, as
+-- `claim` does.
+with me as materialized (
+  select id from semel_worker where id = $1 for key share
+), taken as (
   update semel_ready r set owner = $1, claimed_at = (select semel_now()), attempt = r.attempt + 1
-   where r.lane = $2 and r.seq = any($3::bigint[]) and r.owner is null
-     and exists (select from semel_worker w where w.id = $1)
+    from me where r.lane = $2 and r.seq = any($3::bigint[]) and r.owner is null
   returning r.lane, r.seq, r.execution, r.attempt, r.max_attempts, r.cancel
 )
 select t.lane, t.seq, t.execution, t.attempt, t.max_attempts, t.cancel, x.name, x.key, x.generation, x.input,
