@@ -85,7 +85,7 @@ class JournalEngine:
 
     async def start(self, request: Start) -> Admission:
         """See Engine."""
-        if self._opening is None or not self._opening.done():
+        if self._opening is None or not self._opening.done() or self._opening.exception() is not None:
             await self.open()
         return await self._admissions.start(request)
 
