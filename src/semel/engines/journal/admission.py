@@ -147,7 +147,7 @@ class Admissions:
 
     async def _supersede(self, row: Row, decision: Admit) -> bool:
         new = (*row[:5], decision.generation, decision.supersedes, *row[7:])
-        return await self._store.run(supersede, self._namespace, decision.supersedes or "", new)
+        return await persistently(self._store.run, supersede, self._namespace, decision.supersedes or "", new)
 
     async def _priors(self, requests: list[Start]) -> tuple[dict[tuple[str, str | None], Prior], set[str], datetime]:
         keys = list({(r.kind, r.key) for r in requests if r.key is not None})
