@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import asyncpg
@@ -21,7 +22,7 @@ from semel.engines.journal.script import (
     load_queries,
 )
 from semel.engines.postgres.ear import Ear
-from semel.engines.postgres.wire import PLANS, Wire
+from semel.engines.postgres.wire import LOST, PLANS, Wire
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -65,8 +66,10 @@ class PostgresStore:
         await self._step(connection, "begin")
         try:
             result = await self._play(connection, script)
-        except asyncpg.PostgresError:
-            await connection.execute("rollback")
+        except Exception:
+            if not connection.is_closed():
+                with contextlib.suppress(asyncpg.PostgresError, *LOST):
+                    await connection.execute("rollback")
             raise
         await self._step(connection, "commit")
         return result
