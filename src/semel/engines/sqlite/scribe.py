@@ -16,7 +16,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from semel.engines.journal.script import Each, Procedure, Raw, Row, Script, Statement, Tap, load_queries
+from semel.engines.journal.script import Each, Line, Procedure, Raw, Row, Script, Statement, Tap, load_queries
 from semel.errors import EngineError, EngineUnavailable, MigrationNeeded
 
 MOST_JOBS: Final = 500
@@ -46,6 +46,7 @@ class Job:
     """A script, and where its result is awaited."""
 
     make: Callable[[], Script[Any]]
+    line: Line
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
     result: Any = None
@@ -77,6 +78,7 @@ class Scribe(threading.Thread):
         self._unknown = False
         self._version = 0
         self._waited_since = 0.0
+        self._level = "full"
         self._closing: Callable[[], object] = self._nothing
         self.on_commit: Callable[[set[asyncio.AbstractEventLoop]], None] = lambda loops: None
         self.on_change: Callable[[], None] = lambda: None
@@ -87,7 +89,7 @@ class Scribe(threading.Thread):
         """Hand in a script; the future resolves after its commit."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._jobs.put(Job(lambda: make(*args, **kwargs), loop, future))
+        self._jobs.put(Job(lambda: make(*args, **kwargs), make.line, loop, future))
         return future
 
     def look(self) -> None:
@@ -170,6 +172,9 @@ class Scribe(threading.Thread):
         tap = self._tap()
         self._now = int(self._clock() * 1_000_000)
         self._unknown = False
+        # A claim need not outlive a power cut: if it is lost, the task is free again. All else is on disk
+        # before it is acknowledged.
+        self._synchronous("normal" if all(job.line is Line.CLAIM for job in jobs) else "full")
         try:
             self._step(self._begin, tap)
             for job in jobs:
@@ -185,6 +190,11 @@ class Scribe(threading.Thread):
                 job.error = failure
             return failure
         return None
+
+    def _synchronous(self, level: str) -> None:
+        if level != self._level:
+            self._db.execute(f"pragma synchronous = {level}")
+            self._level = level
 
     def _step(self, sql: str, tap: Tap | None) -> None:
         if tap is not None:

@@ -12,7 +12,7 @@ import apsw
 
 from semel.engines.journal.script import Line, Listener, Procedure, Tap, load_migrations
 from semel.engines.sqlite.scribe import Scribe
-from semel.engines.sqlite.watch import Watch
+from semel.engines.sqlite.watch import Bell, Watch
 from semel.errors import EngineUnavailable
 
 T = TypeVar("T")
@@ -36,6 +36,7 @@ class SqliteStore:
         self._reader: Scribe | None = None
         self._listeners: list[tuple[asyncio.AbstractEventLoop, Listener]] = []
         self._watches: list[Watch] = []
+        self._bell = Bell(path)
         self._closed = False
 
     @property
@@ -53,7 +54,7 @@ class SqliteStore:
     def _for(self, line: Line) -> Scribe:
         if self._writer is None:
             self._writer = Scribe(self.path, self._clock, lambda: self.tap)
-            self._writer.on_commit = self._tell_others
+            self._writer.on_commit = self._committed
             self._writer.on_change = self._tell_all
         if line is not Line.READ or self.in_memory:
             return self._writer
@@ -69,6 +70,12 @@ class SqliteStore:
 
     async def relisten(self) -> None:
         """Nothing can be missed for long: the slow poll stands behind inotify."""
+
+    def _committed(self, by: set[asyncio.AbstractEventLoop]) -> None:
+        if self.in_memory:
+            self._tell_others(by)
+        else:
+            self._bell.ring()
 
     def _tell_all(self) -> None:
         self._tell_others(set())
@@ -90,8 +97,11 @@ class SqliteStore:
         return findings
 
     def _quick_check(self) -> str:
-        with contextlib.closing(apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)) as db:
-            return str(db.pragma("quick_check"))
+        try:
+            with contextlib.closing(apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)) as db:
+                return str(db.pragma("quick_check"))
+        except apsw.Error as error:
+            return str(error)
 
     async def close(self) -> None:
         """Finish what is queued and close the file."""
@@ -102,3 +112,4 @@ class SqliteStore:
         for scribe in (self._reader, self._writer):
             if scribe is not None:
                 await scribe.close()
+        self._bell.close()

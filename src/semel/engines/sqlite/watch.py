@@ -1,4 +1,8 @@
-"""Notice that another process has written to the file: inotify on Linux, a short poll elsewhere."""
+"""A bell between processes: rung after each commit, heard through inotify on Linux, by a short poll elsewhere.
+
+The database's own files would not do: they change before a commit can be seen, and the moment from which it
+can be seen shows in none of them.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +17,38 @@ from typing import Final
 _IN_MODIFY: Final = 0x2
 _POLL: Final = 0.02
 _SLOW_POLL: Final = 1.0
-_AGAIN: Final = (0.002, 0.005, 0.02, 0.1)
-"""The file changes before the commit can be seen, and the fsync in between tells no one: look again after these."""
+BELL: Final = "-wake"
+"""Beside `semel.db` lies `semel.db-wake`: a byte that is overwritten. It holds nothing and may be deleted."""
+
+
+class Bell:
+    """Rings for every process that watches the database."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path + BELL
+        self._fd: int | None = None
+
+    def ring(self) -> None:
+        """Cheap: one byte into the page cache. Who does not hear it polls."""
+        with contextlib.suppress(OSError):
+            if self._fd is None:
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            os.pwrite(self._fd, b".", 0)
+
+    def close(self) -> None:
+        """Ring no more."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
 
 
 class Watch:
-    """Calls back in the loop when the file may have changed."""
+    """Calls back in the loop when the database may have changed."""
 
     def __init__(self, path: str, look: Callable[[], None]) -> None:
         self._look = look
         self._loop = asyncio.get_running_loop()
-        self._wal = Path(path).name.encode() + b"-wal"
-        self._again: asyncio.TimerHandle | None = None
+        self._bell = os.fsencode(Path(path).name + BELL)
         self._fd = self._inotify(str(Path(path).resolve().parent))
         if self._fd is not None:
             self._loop.add_reader(self._fd, self._readable, self._fd)
@@ -48,15 +72,8 @@ class Watch:
         events = b""
         with contextlib.suppress(BlockingIOError):
             events = os.read(fd, 65536)
-        if self._wal in events:
-            self._look_again(0)
-
-    def _look_again(self, times: int) -> None:
-        self._look()
-        if self._again is not None:
-            self._again.cancel()
-        if times < len(_AGAIN):
-            self._again = self._loop.call_later(_AGAIN[times], self._look_again, times + 1)
+        if self._bell in events:
+            self._look()
 
     def _tick(self) -> None:
         self._look()
@@ -65,8 +82,6 @@ class Watch:
     def close(self) -> None:
         """Stop watching."""
         self._timer.cancel()
-        if self._again is not None:
-            self._again.cancel()
         if self._fd is not None:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
