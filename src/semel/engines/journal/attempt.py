@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
+from types import TracebackType
 from typing import Any
 
 from semel.contract.lifecycle import Status
@@ -80,8 +81,16 @@ def describe(error: BaseException, status: Status, task: Task[..., Any]) -> Erro
     message = _text(error)
     if status is Status.TIMED_OUT and task.timeout is not None:
         message = f"ran longer than its timeout of {task.timeout.total_seconds():g} s"
-    lines = traceback.format_exception(error)
+    lines = traceback.format_exception(kind, error, _from_the_task_on(error.__traceback__))
     return ErrorInfo(_clean(name, 500), _clean(message, LONGEST_MESSAGE), _clean("".join(lines), LONGEST_TRACEBACK))
+
+
+def _from_the_task_on(trace: TracebackType | None) -> TracebackType | None:
+    """Without the frames that lead to the task, which say nothing of what went wrong in it."""
+    inner = trace
+    while inner is not None and inner.tb_frame.f_globals.get("__name__", "").startswith("semel.engines."):
+        inner = inner.tb_next
+    return inner or trace
 
 
 def _text(error: BaseException) -> str:
