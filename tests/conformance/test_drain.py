@@ -90,25 +90,3 @@ async def test_a_sync_task_that_does_not_stop_is_given_back_and_its_late_result_
         assert await handle.result(timeout="20s") == "in time"
     goes_on.set()
     assert await handle.result(timeout="20s") == "in time"
-
-
-async def test_a_claim_that_the_worker_never_heard_of_does_not_count(world: World) -> None:
-    app, other = world.app(), world.app()
-
-    @app.task
-    async def known() -> None: ...
-
-    @other.task(retry=1)
-    async def work() -> str:
-        return "ran"
-
-    handle = await other.enqueue(work)
-    async with world.worker(app) as worker:
-        await (await app.enqueue(known)).result(timeout="20s")
-        # As when the loop is stopped after a claim was committed and before its reply was read.
-        worker._strays = True
-        await world.sql(f"update semel_ready set owner = {worker.id}, attempt = 1")
-    assert await handle.status() == "pending"
-    async with world.worker(other):
-        assert await handle.result(timeout="20s") == "ran"
-    assert (await handle.describe()).attempt == 1

@@ -83,7 +83,7 @@ async def test_a_worker_serves_the_queues_it_is_told(world: World) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"concurrency": 0}, r"queues\.q\.concurrency=0"),
+        ({"concurrency": -1}, r"queues\.q\.concurrency=-1"),
         ({"rate_limit": "fast"}, r"queues\.q\.rate_limit='fast'"),
         ({"retention": "long"}, r"queues\.q\.retention='long'"),
         ({"dedup_window": -1}, r"queues\.q\.dedup_window=-1"),

@@ -153,8 +153,8 @@ def test_settings_in_code_lie_on_top_of_the_file() -> None:
     changed = settings.with_queue("a", {"retention": "2d", "rate_limit": None})
     assert changed.queues["a"] == QueueSettings(retention=timedelta(days=2), rate_limit=Rate(5, 1))
     assert settings.queues["a"].retention == timedelta(days=1)
-    with pytest.raises(InvalidValue, match=r"queues\.b\.concurrency=0"):
-        settings.with_queue("b", {"concurrency": 0})
+    with pytest.raises(InvalidValue, match=r"queues\.b\.concurrency=-1"):
+        settings.with_queue("b", {"concurrency": -1})
 
 
 def test_worker_settings_leave_what_is_not_given() -> None:
