@@ -90,7 +90,7 @@ class World:
 
     def run(self, make: Callable[[], Any]) -> Any:
         """A script, at once."""
-        job = Job(make, self.loop, self.loop.create_future())
+        job = Job(make, Line.CONTROL, self.loop, self.loop.create_future())
         self.scribe._transact([job])
         if job.error is not None:
             raise job.error
@@ -125,8 +125,10 @@ class Process:
         await self._moment(dice)
         if dice.random() < self.world.faults:
             raise semel.EngineUnavailable("before")
+        before = self.world.scribe._db.total_changes()
         result = self.world.run(lambda: script(*args, **kwargs))
-        for other in self.world.processes:
+        changed = self.world.scribe._db.total_changes() != before
+        for other in self.world.processes if changed else ():
             if other is not self and other._listener is not None and not other.dead:
                 self.world.loop.call_later(dice.uniform(0, 0.05), other._listener.stirred)
         await self._moment(dice)
@@ -302,7 +304,8 @@ def simulate(seed: int, events: int) -> tuple[list[str], int]:
         for task in pending:
             task.cancel()
         loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
-        world.scribe.close()
+        world.scribe._jobs.put(None)
+        world.scribe.join(10)
         asyncio.set_event_loop(None)
         loop.close()
 

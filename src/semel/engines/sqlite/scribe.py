@@ -158,6 +158,7 @@ class Scribe(threading.Thread):
 
         Not if the commit itself failed: then nobody knows whether they are in, and each must hear that.
         """
+        before = self._db.total_changes()
         error = self._transact(jobs)
         if error is not None and len(jobs) > 1 and not self._unknown:
             for job in jobs:
@@ -166,7 +167,8 @@ class Scribe(threading.Thread):
         for loop in loops:
             with contextlib.suppress(RuntimeError):  # the loop of the caller is gone, and so is the caller
                 loop.call_soon_threadsafe(_deliver, [job for job in jobs if job.loop is loop])
-        self.on_commit(loops)
+        if self._db.total_changes() != before:  # else two loops would wake each other for ever with nothing to say
+            self.on_commit(loops)
 
     def _transact(self, jobs: list[Job]) -> BaseException | None:
         tap = self._tap()
