@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 from typing import Any
 
 import semel
@@ -61,3 +63,50 @@ async def mixed_load(say: Say, *, site: dict[str, Any], who: int, rounds: int) -
             for handle in await asyncio.gather(own, shared):
                 await handle.result(timeout="30s")
     say("done")
+
+
+async def real_worker(say: Say, *, site: dict[str, Any], lease: str, seconds: float) -> None:
+    """A worker by the real clock, for a while or until it is killed. Its tasks take a moment."""
+    shop = Shop(Site(**site))
+    slow_tasks(shop, 0.02)
+    async with shop.app.worker(lease=lease, concurrency=5, grace="5s"):
+        say({"pid": os.getpid()})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.Event().wait()
+    await shop.app.close()
+
+
+def slow_tasks(shop: Shop, moment: float) -> semel.Task[[str], str]:
+    """An effect, and then some time in which the process may die."""
+
+    @shop.app.task(name="slow", retry=semel.Retry(max_attempts=1000, initial="10ms"))
+    async def slow(order: str) -> str:
+        await asyncio.sleep(moment)
+        shop.ledger.record_here()
+        return order
+
+    return slow
+
+
+async def suicidal_worker(say: Say, *, site: dict[str, Any], lease: str, after: float) -> None:
+    """A worker that is killed in the middle of whatever it does."""
+    loop = asyncio.get_running_loop()
+    loop.call_later(after, os.kill, os.getpid(), signal.SIGKILL)
+    await real_worker(say, site=site, lease=lease, seconds=60)
+
+
+async def steady_client(say: Say, *, site: dict[str, Any], who: int, seconds: float) -> None:
+    """Ask for things, some of them twice, until the time is over."""
+    async with Shop(Site(**site)) as shop:
+        slow = slow_tasks(shop, 0.0)
+        end, n = asyncio.get_running_loop().time() + seconds, 0
+        while asyncio.get_running_loop().time() < end:
+            n += 1
+            await shop.app.enqueue(slow, f"{who}-{n}", task_id=f"soak-{who}-{n}")
+            await shop.app.enqueue(slow, f"all-{n}", task_id=f"soak-all-{n}")
+            if n % 5 == 0:
+                await shop.app.enqueue(shop.in_turn, f"c-{n % 3}", f"{who}-{n}", task_id=f"turn-{who}-{n}")
+                await shop.app.enqueue(shop.squeezed, f"{who}-{n}", task_id=f"narrow-{who}-{n}", delay="50ms")
+            await asyncio.sleep(0.02)
+        say(n)

@@ -1,0 +1,138 @@
+"""Real processes by the real clock: SIGKILL, SIGSTOP and SIGCONT, SIGTERM once and twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import semel
+from semel.contract.lifecycle import Status
+from tests.faults.shop import Shop
+from tests.faults.site import Site
+from tests.world import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+
+WORKER = """
+import asyncio, json, signal, sys
+import semel
+from tests.faults.shop import Shop
+from tests.faults.site import Site
+from tests.faults.test_real_processes import patient
+
+async def main():
+    shop = Shop(Site(**json.loads(sys.argv[1])))
+    patient(shop, float(sys.argv[2]))
+    async with shop.app.worker(lease="1s", grace="20s") as worker:
+        over = asyncio.Event()
+        def ask():
+            if over.is_set():
+                asyncio.ensure_future(worker.stop())
+            over.set()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ask)
+        print("ready", flush=True)
+        await over.wait()
+    await shop.app.close()
+
+asyncio.run(main())
+"""
+
+
+def patient(shop: Shop, seconds: float) -> semel.Task[[str], str]:
+    """A task that takes its time after its effect."""
+
+    @shop.app.task(name="patient", retry=5)
+    async def task(order: str) -> str:
+        shop.ledger.record_here()
+        await asyncio.sleep(seconds)
+        return order
+
+    return task
+
+
+@contextmanager
+def worker_process(site: Site, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker that is surely gone at the end of the block."""
+    arguments = [sys.executable, "-c", WORKER, json.dumps(site.plain()), str(seconds)]
+    child = subprocess.Popen(arguments, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        yield child
+    finally:
+        if child.poll() is None:
+            child.kill()
+        child.wait(20)
+        assert child.stdout is not None
+        child.stdout.close()
+
+
+async def effects(site: Site, count: int, within: float = 20.0) -> None:
+    await eventually(lambda: len(site.ledger.effects()) >= count, within)
+
+
+async def test_a_killed_worker_s_task_runs_again_within_its_lease_and_two_seconds(site: Site) -> None:
+    async with Shop(site) as shop:
+        handle = await shop.app.enqueue(patient(shop, 0.0), "o-1", task_id="k-1")
+        with worker_process(site, 60.0) as child:
+            await effects(site, 1)
+            async with shop.app.worker(lease="1s"):
+                child.send_signal(signal.SIGKILL)
+                killed = time.monotonic()
+                assert await handle.result(timeout="20s") == "o-1"
+                assert time.monotonic() - killed < 1.0 + 2.0
+        assert len(site.ledger.effects()) == 2
+
+
+async def test_a_stopped_worker_that_wakes_up_cannot_complete_what_was_taken_over(site: Site) -> None:
+    async with Shop(site) as shop:
+        handle = await shop.app.enqueue(patient(shop, 0.0), "o-1", task_id="k-1")
+        with worker_process(site, 0.3) as child:
+            await effects(site, 1)
+            child.send_signal(signal.SIGSTOP)
+            async with shop.app.worker(lease="1s"):
+                assert await handle.result(timeout="20s") == "o-1"
+            before = await site.sql("select token, attempt, finished_at from semel_execution")
+            child.send_signal(signal.SIGCONT)
+            fresh = "select count(*) from semel_worker"
+
+            async def enlisted_again() -> bool:
+                return (await site.sql(fresh))[0][0] == 1
+
+            await eventually(enlisted_again)
+            child.send_signal(signal.SIGTERM)
+            await asyncio.to_thread(child.wait, 20)
+        assert await site.sql("select token, attempt, finished_at from semel_execution") == before
+        assert before[0][1] == 2
+        assert await site.sql("select * from semel_watch where what = 'changed'") == []
+
+
+@pytest.mark.parametrize("terms", [1, 2])
+async def test_sigterm_lets_tasks_finish_and_a_second_one_gives_them_back(site: Site, terms: int) -> None:
+    async with Shop(site) as shop:
+        handle = await shop.app.enqueue(patient(shop, 0.0), "o-1", task_id="k-1")
+        with worker_process(site, 0.5 if terms == 1 else 60.0) as child:
+            await effects(site, 1)
+            child.send_signal(signal.SIGTERM)
+            if terms == 2:
+                draining = "select count(*) from semel_ready where owner is not null"
+                assert (await site.sql(draining))[0][0] == 1
+                for _ in range(3):
+                    await asyncio.sleep(0.05)
+                child.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(child.wait, 20) == 0
+        assert await site.sql("select * from semel_worker") == []
+        if terms == 1:
+            assert await handle.status() is Status.COMPLETED
+        else:
+            assert await handle.status() is Status.PENDING
+            assert (await handle.describe()).attempt == 0
+            assert await site.sql("select owner, attempt from semel_ready") == [(None, 0)]
