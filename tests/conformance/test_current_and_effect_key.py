@@ -79,7 +79,7 @@ async def test_without_a_key_each_execution_has_its_own(world: World) -> None:
         handles = [await app.enqueue(provider.charge) for _ in range(2)]
         for handle in handles:
             await handle.result(timeout="20s")
-    assert set(provider.keys) == {f"semel1:default:task:{handle.id}:charge" for handle in handles}
+    assert set(provider.keys) == {f"semel1:default:task-id:{handle.id}:charge" for handle in handles}
 
 
 @pytest.mark.parametrize("ask", [semel.current, lambda: semel.effect_key("x")])

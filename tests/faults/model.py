@@ -104,14 +104,17 @@ class Model:
         for one in sorted(due, key=lambda e: (e.due, e.id)):
             self.line_up(one)
 
-    def lose(self, workers: list[int]) -> None:
-        """The tasks of dead workers."""
+    def lose(self, workers: list[int], of_their_own_will: bool = False) -> None:
+        """The tasks of workers that died, or that left and handed them back."""
         for worker in workers:
             self.workers.pop(worker, None)
         lost = [e for e in self.all.values() if e.status.live and e.owner in workers]
         for one in sorted(lost, key=lambda e: e.place):
             if one.cancel:
                 self.end(one, Status.CANCELLED)
+            elif of_their_own_will:
+                one.attempt -= 1
+                self.line_up(one)
             elif one.attempt >= one.most:
                 self.end(one, Status.FAILED)
             else:

@@ -131,7 +131,7 @@ class Life(RuleBasedStateMachine):
         """What it holds goes back."""
         worker = data.draw(st.sampled_from(sorted(self.names)))
         self.run(leasing.retire, worker, "w")
-        self.model.lose([worker])
+        self.model.lose([worker], of_their_own_will=True)
 
     @precondition(lambda self: self.names)
     @rule(target=claims, data=st.data(), most=st.sampled_from([1, 2, 10]))

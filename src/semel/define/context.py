@@ -42,8 +42,10 @@ class Running:
 
     def effect_key(self, name: str) -> str:
         """The key to hand to the outside world for the effect `name`, the same on every attempt."""
-        subject = self.key if self.key is not None else self._root or self.id
-        return _effect_key(self.namespace, self.kind, subject, self.generation, name)
+        if self.key is not None:
+            return _effect_key(self.namespace, self.kind, self.key, self.generation, name)
+        # A kind of its own, so that nobody's business key can be taken for an id.
+        return _effect_key(self.namespace, f"{self.kind}-id", self._root or self.id, self.generation, name)
 
 
 def _storable(text: str) -> str:

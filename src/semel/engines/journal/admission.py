@@ -39,7 +39,7 @@ def admit(namespace: str, rows: list[Row]) -> Script[set[str]]:
         found = yield Each("admit_alike", [(row[0], row[3], row[7], row[8]) for row in rows], shared)
     else:
         found = yield Each("admit", rows, (namespace,))
-    return {row[0] for row in found}
+    return {id_ for row in found if row[0] for id_ in row[0].split(",")}
 
 
 @procedure(Line.ADMIT, atomic=True)

@@ -106,7 +106,7 @@ class Heart:
         if state.next_due is not None and state.next_due <= state.now:
             await self._promote()
         if state.work and worker.room > 0:
-            if self._idle_at_last_beat and not worker.running:
+            if self._idle_at_last_beat and not worker.running and not worker.intake.guarded:
                 # There was work and nobody told us: the announcements do not arrive.
                 await worker.store.relisten()
             worker.wake.set()

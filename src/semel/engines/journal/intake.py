@@ -53,6 +53,11 @@ class Intake:
         """The lanes served."""
         return list(self._lanes)
 
+    @property
+    def guarded(self) -> bool:
+        """Is there a lane whose work may have to wait for a permit or a token?"""
+        return bool(self._gates)
+
     def queue_of(self, lane: int) -> str:
         """The queue a lane belongs to."""
         return self._lanes[lane].queue

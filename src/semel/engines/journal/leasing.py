@@ -69,9 +69,9 @@ def recover() -> Script[list[int]]:
 
 @procedure(Line.CONTROL)
 def retire(worker: int, name: str) -> Script[list[int]]:
-    """A worker leaves: what it still holds goes back, its lease ends."""
-    yield Ask("retire_worker", (worker,))
-    return (yield from _take_back({worker: name}))
+    """A worker leaves: its lease ends, and what it still holds goes back as if it had never been taken."""
+    yield Ask("retire_worker", (worker,))  # waits for a claim of this worker that is still under way
+    return (yield from _take_back({worker: name}, counted=False))
 
 
 @procedure(Line.CONTROL)
@@ -81,8 +81,11 @@ def adopt_orphans() -> Script[list[int]]:
     return (yield from _take_back({row[0]: "unknown" for row in owners}))
 
 
-def _take_back(dead: dict[int, str]) -> Script[list[int]]:
-    """Out of dead hands: cancelled if someone asked for it, ended if it has no attempt left, else ready again."""
+def _take_back(dead: dict[int, str], counted: bool = True) -> Script[list[int]]:
+    """Out of dead hands: cancelled if someone asked for it, ended if it has no attempt left, else ready again.
+
+    What a worker hands back of its own will was not an attempt, and did not crash.
+    """
     if not dead:
         return []
     lost = yield Ask("take_back", (list(dead),))
@@ -91,6 +94,8 @@ def _take_back(dead: dict[int, str]) -> Script[list[int]]:
     for execution, lane, name, attempt, most, crashes, concurrency_key, cancel, owner in lost:
         if cancel:
             ended.append((execution, Status.CANCELLED.value, None, attempt))
+        elif not counted:
+            back.append((lane, execution, name, attempt - 1, most, crashes, concurrency_key))
         elif attempt >= most:
             ended.append((execution, Status.FAILED.value, _lost_with(dead[owner], attempt), attempt))
         else:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from semel.contract.lifecycle import Status
 from semel.engines.journal.claiming import Claim
-from semel.engines.journal.script import Each, Line, Script, procedure
+from semel.engines.journal.script import Each, Line, Row, Script, procedure
 
 MOST_AT_ONCE = 200
 """As many ids fit into one NOTIFY."""
@@ -26,7 +26,7 @@ class Ending(Struct, frozen=True):
 def settle(worker: int, endings: list[Ending]) -> Script[set[int]]:
     """Write endings; the seqs that were refused because the claim is no longer this worker's."""
     rows = [(e.claim.lane, e.claim.seq, e.status.value, e.output, e.error) for e in endings]
-    written = {row[1] for row in (yield Each("settle", rows, (worker,)))}
+    written = _seqs((yield Each("settle", rows, (worker,))))
     return (yield from _missing(endings, written))
 
 
@@ -34,13 +34,17 @@ def settle(worker: int, endings: list[Ending]) -> Script[set[int]]:
 def put_off(worker: int, endings: list[Ending]) -> Script[set[int]]:
     """The same for attempts that will be repeated, unless someone wants them cancelled: that is their end then."""
     rows = [(e.claim.lane, e.claim.seq, e.error, round((e.retry_in or 0.0) * 1_000_000)) for e in endings]
-    written = {row[1] for row in (yield Each("retry", rows, (worker,)))}
+    written = _seqs((yield Each("retry", rows, (worker,))))
     rest = [
         (e.claim.lane, e.claim.seq, Status.CANCELLED.value, None, None) for e in endings if e.claim.seq not in written
     ]
     if rest:
-        written |= {row[1] for row in (yield Each("settle", rest, (worker,)))}
+        written |= _seqs((yield Each("settle", rest, (worker,))))
     return (yield from _missing(endings, written))
+
+
+def _seqs(rows: list[Row]) -> set[int]:
+    return {int(seq) for row in rows if row[0] for seq in row[0].split(",")}
 
 
 def _missing(endings: list[Ending], written: set[int]) -> Script[set[int]]:

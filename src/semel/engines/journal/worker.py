@@ -215,8 +215,6 @@ class JournalWorker:
             log.error("a result could not be written and its task will run again: %s", future.exception())
             self._strays = True  # its claim is given back with those that nobody knows of
             self.wake.set()
-            self._strays = True  # its claim is given back with those that nobody knows of
-            self.wake.set()
 
     def _pool(self) -> Threads:
         if self._threads is None:
@@ -288,9 +286,9 @@ class JournalWorker:
         rows = [(claim.lane, claim.seq) for claim, _, _ in interrupted]
         if rows:
             await persistently(self.store.run, release, self.id, rows)
-        if self._strays:  # a claim was cut short: what it took has not run, and its attempt does not count
-            await self._release_strays()
-        self.hub.work(await persistently(self.store.run, retire, self.id, self.name))
+        lanes = await persistently(self.store.run, retire, self.id, self.name)
+        if lanes:
+            self.hub.work(lanes)
         if self._threads is not None:
             self._threads.close()
         self._loops.clear()

@@ -32,7 +32,6 @@ LOST: Final = (
     asyncio.TimeoutError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # what a statement meets on a connection that is being cut
-    asyncpg.InternalClientError,  # what a statement meets on a connection that is being cut
     asyncpg.PostgresConnectionError,
     EOFError,
 )

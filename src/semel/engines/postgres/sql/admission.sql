@@ -10,7 +10,7 @@ values ($1, $2, $3, $4, $5, $6) on conflict do nothing
 
 -- name: admit
 -- New executions and their work rows, in one statement; a taken key or id is passed over. Gives the ids
--- that are in, wakes workers at commit. Shared: namespace. PostgreSQL: one statement for all rows.
+-- that are in, as one text; wakes workers at commit. Shared: namespace.
 with fresh as (
   insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
     fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id)
@@ -30,7 +30,7 @@ with fresh as (
   insert into semel_later (execution, due_at, lane, name, max_attempts, concurrency_key)
   select id, run_at, lane, name, max_attempts, concurrency_key from fresh where run_at is not null
 )
-select id from fresh
+select string_agg(id, ',') from fresh
 union all
 select pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from fresh
  where run_at is null having count(*) > 0
@@ -51,7 +51,7 @@ with fresh as (
 ), ready as (
   insert into semel_ready (lane, execution, name, max_attempts) select $4, id, $3, $5 from fresh
 )
-select id from fresh
+select string_agg(id, ',') from fresh
 union all
 select pg_notify('semel_work', ($4::int)::text)::text from fresh having count(*) > 0
 

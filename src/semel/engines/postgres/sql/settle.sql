@@ -1,5 +1,5 @@
 -- name: settle
--- End claimed tasks: the claim must still be this worker's. Gives the (execution, seq) that ended; what is missing
+-- End claimed tasks: the claim must still be this worker's. Gives the seqs that ended, as one text; what is missing
 -- was taken away. Shared: worker; rows: lane, seq, status, output, error.
 with ended as (
   delete from semel_ready r
@@ -20,9 +20,9 @@ with ended as (
   insert into semel_dead (execution, namespace, status)
   select id, namespace, status from done where status <> 'completed'
 )
-select id, token from done
+select string_agg(token::text, ',') from done
 union all
-select pg_notify('semel_done', string_agg(id, ','))::text, null from done having count(*) > 0
+select pg_notify('semel_done', string_agg(id, ','))::text from done having count(*) > 0
 
 -- name: retry
 -- Put claimed tasks off to a later attempt, except those that someone wants cancelled.
@@ -41,7 +41,7 @@ with put_off as (
 update semel_execution x
    set error = p.error, attempt = p.attempt, started_at = p.claimed_at, token = p.seq
   from put_off p where x.id = p.execution
-returning x.id, x.token
+returning x.token::text
 
 -- name: settled
 -- Which of these claims wrote last: after a lost reply, whether the settlement had been committed. Rows: execution, seq.

@@ -1,5 +1,5 @@
 -- name: settle
--- End claimed tasks: the claim must still be this worker's. Gives the (execution, seq) that ended; what is missing
+-- End claimed tasks: the claim must still be this worker's. Gives the seqs that ended; what is missing
 -- was taken away. Shared: worker; rows: lane, seq, status, output, error. SQLite: a trigger ends the work row.
 with e as materialized (
   select r.execution, r.seq, r.attempt, r.claimed_at, d.value ->> 2 as status,
@@ -11,7 +11,7 @@ update semel_execution
    set status = e.status, output = e.output, error = e.error, attempt = e.attempt,
        started_at = e.claimed_at, finished_at = semel_now(), token = e.seq
   from e where semel_execution.id = e.execution
-returning id, token
+returning cast(token as text)
 
 -- name: retry
 -- Put claimed tasks off to a later attempt, except those that someone wants cancelled.
@@ -29,7 +29,7 @@ with e as materialized (
 update semel_execution
    set error = e.error, attempt = e.attempt, started_at = e.claimed_at, token = e.seq
   from e where semel_execution.id = e.execution
-returning id, token;
+returning cast(token as text);
 delete from semel_ready where owner = ?1 and cancel = 0 and seq in (select value ->> 1 from json_each(?2))
 
 -- name: settled
