@@ -147,11 +147,9 @@ class JournalEngine:
                 poll = min(SLOWEST_POLL, poll * 1.5)
 
     async def _read_outcomes(self, ids: Sequence[str]) -> list[Outcome | BaseException | None]:
-        ended = await persistently(self._store.run, reading.outcomes, list(ids))
-        unknown = [id_ for id_ in ids if id_ not in ended]
-        alive = await persistently(self._store.run, reading.present, unknown) if unknown else set()
+        found = await persistently(self._store.run, reading.outcomes, list(ids))
         forgotten = Outcome(Status.COMPLETED, None, None, expired=True)
-        return [ended.get(id_) or (None if id_ in alive else forgotten) for id_ in ids]
+        return [found.get(id_, forgotten) for id_ in ids]
 
     async def cancel(self, id: str) -> Status | None:
         """See Engine."""

@@ -94,18 +94,13 @@ def input_of(namespace: str, id_: str) -> Script[bytes | None]:
 
 
 @procedure(Line.READ, atomic=True)
-def outcomes(ids: list[str]) -> Script[dict[str, Outcome]]:
-    """How these ended, those that have."""
-    found = {}
+def outcomes(ids: list[str]) -> Script[dict[str, Outcome | None]]:
+    """How these ended; None for those that have not. What is missing does not exist any more."""
+    found: dict[str, Outcome | None] = {}
     for id_, status, output, error, stripped in (yield Each("outcomes", [(i,) for i in ids])):
-        found[id_] = Outcome(Status(status), output, load_error(error), bool(stripped))
+        ended = Status(status).terminal
+        found[id_] = Outcome(Status(status), output, load_error(error), bool(stripped)) if ended else None
     return found
-
-
-@procedure(Line.READ, atomic=True)
-def present(ids: list[str]) -> Script[set[str]]:
-    """Which of these exist at all."""
-    return {row[0] for row in (yield Each("present", [(i,) for i in ids]))}
 
 
 @procedure(Line.READ)

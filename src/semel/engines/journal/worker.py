@@ -157,7 +157,7 @@ class JournalWorker:
         self._strays = False
         for claim in claims:
             self._begin(claim)
-        if not claims:
+        if not self.intake.busy:  # there was no more to take, and new work announces itself
             await self._nap(self.intake.wait)
 
     async def _wait_for_room(self) -> None:

@@ -21,9 +21,9 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
 select status, output, error, stripped from semel_execution where namespace = $1 and id = $2
 
 -- name: outcomes
--- How these executions ended, those that have. Rows: id.
+-- How these executions stand, those that exist. Rows: id.
 select x.id, x.status, x.output, x.error, x.stripped from unnest($1::text[]) as o(id)
-  join semel_execution x on x.id = o.id and x.status in ('completed', 'failed', 'cancelled', 'timed_out')
+  join semel_execution x on x.id = o.id
 
 -- name: input
 -- The input of an execution, while retention keeps it: (namespace, id).

@@ -21,9 +21,9 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
 select status, output, error, stripped from semel_execution where namespace = ?1 and id = ?2
 
 -- name: outcomes
--- How these executions ended, those that have. Rows: id.
+-- How these executions stand, those that exist. Rows: id.
 select x.id, x.status, x.output, x.error, x.stripped from json_each(?1) o cross join semel_execution x
-    on x.id = o.value ->> 0 and x.status in ('completed', 'failed', 'cancelled', 'timed_out')
+    on x.id = o.value ->> 0
 
 -- name: input
 -- The input of an execution, while retention keeps it: (namespace, id).
