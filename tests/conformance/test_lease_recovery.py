@@ -18,14 +18,14 @@ async def test_they_run_again_after_the_lease(world: World) -> None:
             return semel.current().attempt
 
     handles = [await one.enqueue(work, n, task_id=f"k{n}") for n in range(5)]
-    async with world.worker(one, grace=0) as dead:
+    async with world.worker(one, grace=0, lease="10m") as dead:
         await eventually(lambda: len(runs) == 5)
         await world.cut_off(dead)
-        async with world.worker(two):
-            await world.advance("29s")
+        async with world.worker(two, lease="10m"):
+            await world.advance("9m")
             await asyncio.sleep(0.02)
             assert len(runs) == 5
-            await world.advance("2s")
+            await world.advance("2m")
             assert [await handle.result(timeout="20s") for handle in handles] == [2] * 5
     assert sorted(runs) == sorted([*range(5), *range(5)])
 
@@ -41,11 +41,11 @@ async def test_a_task_longer_than_many_leases_is_left_alone_while_its_worker_bea
             return "done"
 
     handle = await one.enqueue(work)
-    async with world.worker(one) as first, world.worker(two) as second:
+    async with world.worker(one, lease="10m") as first, world.worker(two, lease="10m") as second:
         await eventually(lambda: runs)
         for _ in range(4):
             before = first.heart._last, second.heart._last
-            await world.advance("27s")
+            await world.advance("9m")
             await eventually(lambda b=before: first.heart._last > b[0] and second.heart._last > b[1])
         goes_on.set()
         assert await handle.result(timeout="20s") == "done"
