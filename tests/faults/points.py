@@ -23,6 +23,7 @@ async def act(say: Say, *, site: dict[str, Any], operation: str, at: int, mode: 
     """In the first process: prepare, then act with a fault at one statement."""
     _hurry()
     here, op = Site(**site), OPERATIONS[operation]
+    await here.keep_connection()
     await (here.raze() if op.bare else here.reset())
     shop = Shop(here, auto_migrate=op.bare)
     memo = await op.prepare(shop)
@@ -40,6 +41,7 @@ async def finish(
 ) -> None:
     """In a clean process: the caller repeats itself, a worker does what is left, then everything is looked at."""
     here, op = Site(**site), OPERATIONS[operation]
+    await here.keep_connection()
     shop = Shop(here, auto_migrate=op.bare)
     if op.bare:
         await shop.engine.open()

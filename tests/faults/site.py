@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import apsw
 import asyncpg
@@ -56,6 +57,8 @@ class Site:
     url: str
     folder: str
     skew: float = 0.0
+
+    kept: ClassVar[asyncpg.Connection | None] = None
 
     @property
     def path(self) -> Path:
@@ -143,11 +146,8 @@ class Site:
     async def sql(self, text: str, *args: Any) -> list[tuple[Any, ...]]:
         """Ask the tables from outside."""
         if self.engine == "postgres":
-            connection = await asyncpg.connect(self.url)
-            try:
+            async with self._connected() as connection:
                 return [tuple(row) for row in await connection.fetch(text, *args)]
-            finally:
-                await connection.close()
         with closing(apsw.Connection(str(self.path))) as db:
             db.set_busy_timeout(10_000)
             return db.execute(text, args).fetchall()
@@ -155,12 +155,25 @@ class Site:
     async def script(self, text: str) -> None:
         """Several statements."""
         if self.engine == "postgres":
-            connection = await asyncpg.connect(self.url)
-            try:
+            async with self._connected() as connection:
                 await connection.execute(text)
-            finally:
-                await connection.close()
             return
         with closing(apsw.Connection(str(self.path))) as db:
             db.set_busy_timeout(10_000)
             db.execute(text).fetchall()
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[asyncpg.Connection]:
+        if self.kept is not None:
+            yield self.kept
+            return
+        connection = await asyncpg.connect(self.url)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    async def keep_connection(self) -> None:
+        """For a process that asks often and does not live long."""
+        if self.engine == "postgres":
+            Site.kept = await asyncpg.connect(self.url)
