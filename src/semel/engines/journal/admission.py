@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
@@ -17,7 +16,8 @@ from semel.engines.journal.hub import Hub
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, Store, procedure
-from semel.engines.journal.times import from_micros, micros, to_micros
+from semel.engines.journal.times import from_micros, micros
+from semel.errors import EngineUnavailable
 
 MOST_AT_ONCE = 1000
 TRIES = 100
@@ -27,13 +27,14 @@ _template = itemgetter(1, 2, 4, 5, 6, 9, 10, 11, 12, 13, 14, 15)
 _extras = itemgetter(5, 6, 10, 13, 14, 15)
 """Generation, predecessor, concurrency key, delay, time and root: mostly not there."""
 _PLAIN = frozenset({0, None})
+_STATUS = {status.value: status for status in Status}
 
 
 @procedure(Line.ADMIT, atomic=True)
-def admit(namespace: str, rows: list[Row]) -> Script[set[str]]:
-    """Insert what can be; the ids that are in."""
+def admit(namespace: str, rows: list[Row], *, again: bool) -> Script[set[str]]:
+    """Insert what can be; the ids that are in. `again`: an earlier try with the same ids may have been committed."""
     alike = len({_template(row) for row in rows}) == 1 and _PLAIN.issuperset(_extras(rows[0]))
-    if alike:
+    if alike and not again:
         _, kind, name, _, lane, *_ = rows[0]
         shared = (namespace, kind, name, lane, rows[0][9], rows[0][11], rows[0][12])
         found = yield Each("admit_alike", [(row[0], row[3], row[7], row[8]) for row in rows], shared)
@@ -59,7 +60,7 @@ def supersede(namespace: str, prior: str, row: Row) -> Script[bool]:
     return True
 
 
-@procedure(Line.ADMIT, atomic=True)
+@procedure(Line.CONTROL, atomic=True)
 def count_duplicates(rows: list[Row]) -> Script[None]:
     """Write down how many duplicates did not run."""
     yield Each("count_duplicates", rows)
@@ -91,15 +92,15 @@ class Admissions:
         return answers
 
     async def _flush(self, requests: list[Start]) -> list[Admission | BaseException]:
-        rows = [self._row(request, await self._lanes.of(request)) for request in requests]
         answers: list[Admission | BaseException | None] = [None] * len(requests)
         waiting = list(range(len(requests)))
         if self._mostly_duplicates:
             waiting = await self._ask_first(requests, waiting, answers)
+        rows = {i: self._row(requests[i], await self._lanes.of(requests[i])) for i in waiting}
         for _ in range(TRIES):
             if not waiting:
                 break
-            new = await persistently(self._store.run, admit, self._namespace, [rows[i] for i in waiting])
+            new = await self._admit([rows[i] for i in waiting])
             self._tell_workers(rows[i] for i in waiting if requests[i].id in new)
             rest = []
             for i in waiting:
@@ -111,22 +112,32 @@ class Admissions:
             waiting = await self._decide(requests, rows, rest, answers) if rest else []
         return [answer or TimeoutError("the key changed hands too often") for answer in answers]
 
+    async def _admit(self, rows: list[Row]) -> set[str]:
+        try:
+            return await self._store.run(admit, self._namespace, rows, again=False)
+        except EngineUnavailable:  # perhaps they are in: from now on their own ids may stand in the way
+            return await persistently(self._store.run, admit, self._namespace, rows, again=True)
+
     async def _ask_first(self, requests: list[Start], waiting: list[int], answers: list[Any]) -> list[int]:
         """When duplicates prevail, reading first saves the attempt to insert them."""
-        holders, _, now = await self._priors([requests[i] for i in waiting])
+        holders, _, at = await self._priors([requests[i] for i in waiting])
+        now = from_micros(at)
         rest = []
         for i in waiting:
             prior = holders.get((requests[i].kind, requests[i].key))
             decision = decide(prior, _asked(requests[i]), now) if prior else None
             if isinstance(decision, Join | Replay | Refuse):
-                answers[i] = self._suppress(decision, now)
+                answers[i] = self._suppress(decision, at)
             else:
                 rest.append(i)
         return rest
 
-    async def _decide(self, requests: list[Start], rows: list[Row], rest: list[int], answers: list[Any]) -> list[int]:
+    async def _decide(
+        self, requests: list[Start], rows: dict[int, Row], rest: list[int], answers: list[Any]
+    ) -> list[int]:
         """Something stood in the way of these: ask the contract. Those to try again are given back."""
-        holders, present, now = await self._priors([requests[i] for i in rest])
+        holders, present, at = await self._priors([requests[i] for i in rest])
+        now = from_micros(at)
         again = []
         for i in rest:
             request = requests[i]
@@ -137,7 +148,7 @@ class Admissions:
                 continue
             decision = decide(prior, _asked(request), now)
             if not isinstance(decision, Admit):
-                answers[i] = self._suppress(decision, now)
+                answers[i] = self._suppress(decision, at)
             elif decision.supersedes is None or not await self._supersede(rows[i], decision):
                 again.append(i)
             else:
@@ -149,17 +160,15 @@ class Admissions:
         new = (*row[:5], decision.generation, decision.supersedes, *row[7:])
         return await persistently(self._store.run, supersede, self._namespace, decision.supersedes or "", new)
 
-    async def _priors(self, requests: list[Start]) -> tuple[dict[tuple[str, str | None], Prior], set[str], datetime]:
+    async def _priors(self, requests: list[Start]) -> tuple[dict[tuple[str, str | None], Prior], set[str], int]:
         keys = list({(r.kind, r.key) for r in requests if r.key is not None})
         ids = [(r.id,) for r in requests if r.key is None]
         rows, present = await persistently(self._store.run, find_priors, self._namespace, keys, ids)
         holders: dict[tuple[str, str | None], Prior] = {}
-        now = datetime.min.replace(tzinfo=UTC)
-        for kind, key, id_, name, print_, status, generation, window_ends, at in rows:
+        for kind, key, id_, name, print_, status, generation, window_ends, _ in rows:
             ends = None if window_ends is None else from_micros(window_ends)
-            holders[kind, key] = Prior(id_, name, bytes(print_), Status(status), generation, ends)
-            now = from_micros(at)
-        return holders, present, now
+            holders[kind, key] = Prior(id_, name, print_, _STATUS[status], generation, ends)
+        return holders, present, rows[0][-1] if rows else 0
 
     def _row(self, request: Start, lane: int) -> Row:
         return (
@@ -180,14 +189,13 @@ class Admissions:
         if lanes:
             self._hub.work(lanes)
 
-    def _suppress(self, decision: Join | Replay | Refuse, at: datetime) -> Admission:
+    def _suppress(self, decision: Join | Replay | Refuse, now: int) -> Admission:
         """Remember that a duplicate did not run; written down with others, never one by one."""
         prior = decision.prior
         if isinstance(decision, Refuse):
             reason = decision.reason
         else:
             reason = Reason.JOINED if isinstance(decision, Join) else Reason.REPLAYED
-        now = to_micros(at)
         count = self._counts.setdefault((prior.id, reason), [0, now, now])
         count[0] += 1
         count[2] = now

@@ -39,21 +39,20 @@ select pg_notify('semel_later', min(run_at)::text)::text from fresh
  where run_at is not null having count(*) > 0
 
 -- name: admit_alike
--- The same for rows that differ only in id, key, fingerprint and input, which is what a flush mostly holds.
+-- The same for rows that differ only in id, key, fingerprint and input, which is what a flush mostly holds. Only a
+-- taken key is passed over, not a taken id: for ids that are new.
 -- Shared: namespace, kind, name, lane, max_attempts, retention, dedup_window.
 with fresh as (
   insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
     id, key, fingerprint, input)
   select $1, (select semel_now()), $2, $3, $4, $5, $6, $7, o.id, o.key, o.fingerprint, o.input
   from unnest($8::text[], $9::text[], $10::bytea[], $11::bytea[]) as o(id, key, fingerprint, input)
-  on conflict do nothing
+  on conflict (key, namespace, kind) where key is not null and current do nothing
   returning id
 ), ready as (
   insert into semel_ready (lane, execution, name, max_attempts) select $4, id, $3, $5 from fresh
 )
-select string_agg(id, ',') from fresh
-union all
-select pg_notify('semel_work', ($4::int)::text)::text from fresh having count(*) > 0
+select string_agg(id, ','), case when count(*) > 0 then pg_notify('semel_work', ($4::int)::text)::text end from fresh
 
 -- name: priors
 -- Who holds these keys, and what time it is. Shared: namespace; rows: kind, key.

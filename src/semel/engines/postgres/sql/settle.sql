@@ -20,9 +20,9 @@ with ended as (
   insert into semel_dead (execution, namespace, status)
   select id, namespace, status from done where status <> 'completed'
 )
-select string_agg(token::text, ',') from done
-union all
-select pg_notify('semel_done', string_agg(id, ','))::text from done having count(*) > 0
+select string_agg(token::text, ','),
+       case when count(*) > 0 then pg_notify('semel_done', string_agg(id, ','))::text end
+  from done
 
 -- name: retry
 -- Put claimed tasks off to a later attempt, except those that someone wants cancelled.

@@ -20,13 +20,14 @@ select ?1, semel_now(), value ->> 0, value ->> 1, value ->> 2, value ->> 3, valu
 on conflict do nothing returning id
 
 -- name: admit_alike
--- The same for rows that differ only in id, key, fingerprint and input, which is what a flush mostly holds.
+-- The same for rows that differ only in id, key, fingerprint and input, which is what a flush mostly holds. Only a
+-- taken key is passed over, not a taken id: for ids that are new.
 -- Shared: namespace, kind, name, lane, max_attempts, retention, dedup_window.
 insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
   id, key, fingerprint, input)
 select ?1, semel_now(), ?2, ?3, ?4, ?5, ?6, ?7, value ->> 0, value ->> 1, unhex(value ->> 2), unhex(value ->> 3)
   from json_each(?8) where true
-on conflict do nothing returning id
+on conflict (key, namespace, kind) where key is not null and current do nothing returning id
 
 -- name: priors
 -- Who holds these keys, and what time it is. Shared: namespace; rows: kind, key.
