@@ -115,6 +115,13 @@ def _acknowledged(ack: Any) -> list[str]:
     return [key for key in ack.get("keys", []) if key] if isinstance(ack, dict) else []
 
 
+async def rebuild(say: Say, *, site: dict[str, Any]) -> None:
+    """Tables as they were, after operations that began without."""
+    here = Site(**site)
+    await here.raze()
+    await here.build()
+
+
 def sweep(server: Forks, site: Site, operation: str, modes: list[Mode], tally: Tally, step: int = 1) -> None:
     """Raise n until the operation ends clean, in every mode."""
     for mode in modes:
@@ -123,3 +130,5 @@ def sweep(server: Forks, site: Site, operation: str, modes: list[Mode], tally: T
                 break
         else:
             tally.wrong.append(f"{site.engine} {operation}: no end after {MOST_STATEMENTS} statements")
+    if OPERATIONS[operation].bare:
+        server.run("tests.faults.points:rebuild", site=site.plain())

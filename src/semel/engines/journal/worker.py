@@ -66,6 +66,7 @@ class JournalWorker:
         self._ending: set[str] = set()
         self._draining: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
+        self._beginning = asyncio.Lock()
         self.wake = asyncio.Event()
 
     @property
@@ -92,16 +93,17 @@ class JournalWorker:
 
     async def start(self) -> None:
         """Take a lease and begin."""
-        await self._prepare()
-        await self.enlist()
-        await self.intake.refresh()
-        self.hub.on_work.append(self._work_came)
-        self.hub.on_due.append(self.heart.due)
-        self.hub.on_cancel.append(self.heart.cancel_came)
-        self._loops = {
-            "claim": asyncio.create_task(self._forever("claim", self._claim_once)),
-            "heart": asyncio.create_task(self._forever("heart", self.heart.beat)),
-        }
+        async with self._beginning:
+            await self._prepare()
+            await self.enlist()
+            await self.intake.refresh()
+            self.hub.on_work.append(self._work_came)
+            self.hub.on_due.append(self.heart.due)
+            self.hub.on_cancel.append(self.heart.cancel_came)
+            self._loops = {
+                "claim": asyncio.create_task(self._forever("claim", self._claim_once)),
+                "heart": asyncio.create_task(self._forever("heart", self.heart.beat)),
+            }
 
     async def enlist(self) -> None:
         """A new lease, under a number that was never used before."""
@@ -264,6 +266,9 @@ class JournalWorker:
         await asyncio.shield(self._draining)
 
     async def _drain(self, grace: timedelta) -> None:
+        async with self._beginning:  # asked to stop while it starts, it starts first, and stops then
+            if not self._loops:
+                return
         self._stopping = True
         await self._end_loop("claim")
         tasks = [task for _, _, task in self.running.values()]
