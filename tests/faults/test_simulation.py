@@ -10,7 +10,7 @@ import pytest
 from tests.faults.proofs import seconds
 from tests.faults.simulation import simulate
 
-SEEDS = list(range(1, 13))
+SEEDS = [*range(1, 11), 5010]
 """Stories for every `make test`; seeds that once failed are kept here for ever."""
 
 
@@ -25,7 +25,7 @@ def _quiet() -> object:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_in_trouble_does_everything_once(seed: int) -> None:
-    wrong, effects = simulate(seed, events=120)
+    wrong, effects = simulate(seed, events=250)
     assert wrong == [], f"seed {seed}"
     assert effects > 0
 
@@ -33,7 +33,7 @@ def test_a_cluster_in_trouble_does_everything_once(seed: int) -> None:
 @pytest.mark.proof
 @pytest.mark.timeout(7200)
 def test_many_clusters_in_trouble_do_everything_once() -> None:
-    end, seed, happened = time.monotonic() + seconds(0.15), int(time.time()) % 1_000_000 * 1000, 0
+    end, seed, happened = time.monotonic() + seconds(0.1), int(time.time()) % 1_000_000 * 1000, 0
     first = seed
     while seed == first or time.monotonic() < end:
         wrong, effects = simulate(seed, events=250)
