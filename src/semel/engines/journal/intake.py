@@ -33,6 +33,7 @@ class Intake:
         self._lanes: dict[int, Lane] = {}
         self._gates: dict[int, Gate] = {}
         self._suspects: set[int] = set()
+        """Suspects taken and not yet settled: the next one waits, or it could take a result with it into death."""
         self._plain: list[Lane] = []
         self._steps: list[list[Lane]] = []
         self._rescan_at = 0.0
@@ -144,7 +145,6 @@ class Intake:
     async def _look(self, room: int, rescan: bool) -> list[Claim]:
         claims: list[Claim] = []
         waits: list[float] = []
-        self._suspects &= self._worker.running.keys()  # those that were lost with a lease are nobody's here
         for step in self._steps:
             left = room - len(claims)
             if left <= 0:
@@ -179,6 +179,10 @@ class Intake:
         if taken.wait is not None:
             waits.append(taken.wait)
         return taken.claims
+
+    def hold_only(self, seqs: Iterable[int]) -> None:
+        """These claims are all that the worker still has: the rest was lost with a lease, or given back."""
+        self._suspects &= set(seqs)
 
     async def freed(self, claims: list[Claim]) -> None:
         """Tasks have ended: guarded lanes may now give out more, here and elsewhere."""

@@ -137,6 +137,7 @@ class JournalWorker:
             running.stopping = True
             task.cancel()
         self.running.clear()
+        self.intake.hold_only(())
         await self.enlist()
         self.wake.set()
 
@@ -182,6 +183,7 @@ class JournalWorker:
         """The reply to a claim was lost: it took what we do not know of. What waits to be settled, we know."""
         known = [*self.running, *(e.claim.seq for e in (*self._writing, *self._settling.waiting))]
         await persistently(self.store.run, release_strays, self.id, known)
+        self.intake.hold_only(known)
 
     def _begin(self, claim: Claim) -> None:
         running = Running(
