@@ -154,7 +154,7 @@ async def a_dead_worker(shop: Shop) -> Memo:
         shop.effect(one)
     await shop.store.run(control.cancel, "default", second.id)
     await shop.site.advance(60)
-    return {"keys": ["k-1", "k-2", "k-3", "k-4"]}
+    return {"keys": ["k-1", "k-2", "k-3", "k-4"], "crashes": 1}
 
 
 async def a_dead_worker_of_guarded_lanes(shop: Shop) -> Memo:

@@ -99,7 +99,7 @@ def strike(server: Forks, site: Site, operation: str, at: int, mode: Mode, tally
     tally.points[operation] += 1
     op = OPERATIONS[operation]
     keys = sorted({*told["memo"].get("keys", []), *_acknowledged(told.get("ack"))})
-    most = 1 if op.client or (op.survives and not killed) else 2
+    most = (1 if op.client or (op.survives and not killed) else 2) + told["memo"].get("crashes", 0)
     left = site.plain() | {"skew": told["skew"]}
     code, said = server.run(
         "tests.faults.points:finish", site=left, operation=operation, memo=told["memo"], most=most, keys=keys
