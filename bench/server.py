@@ -28,6 +28,7 @@ SETTINGS = {
     "max_connections": "600",  # 100 idle workers hold some connections each
     "jit": "off",
 }
+THROWAWAY = {"shared_buffers": "256MB", "min_wal_size": "80MB"}
 ADDRESS = {"listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
 REDIS = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
 START_WITHIN = 30.0
@@ -72,7 +73,8 @@ class Postgres:
 
 
 @contextmanager
-def postgres(scratch: Path) -> Iterator[Postgres]:
+def postgres(scratch: Path, *, throwaway: bool = False) -> Iterator[Postgres]:
+    """A server that measures honestly; a throwaway one, for tests, is smaller and does not tidy up when it ends."""
     binaries = postgres_binaries()
     owner = unprivileged()
     data = scratch.resolve() / f"postgres-{os.getpid()}"
@@ -86,7 +88,8 @@ def postgres(scratch: Path) -> Iterator[Postgres]:
         if made.returncode:
             raise Missing(f"initdb: {made.stderr.strip()}")
         port = free_port()
-        options = [f"--{name}={value}" for name, value in (SETTINGS | ADDRESS).items()]
+        settings = SETTINGS | ADDRESS | (THROWAWAY if throwaway else {})
+        options = [f"--{name}={value}" for name, value in settings.items()]
         command = [str(binaries / "postgres"), "-D", str(data), f"--port={port}", *options]
         with (scratch / "postgres.log").open("ab") as log:
             child = subprocess.Popen(command, stdout=log, stderr=log, cwd=data, **owner)
@@ -95,7 +98,8 @@ def postgres(scratch: Path) -> Iterator[Postgres]:
             await_postgres(server, child)
             yield server
         finally:
-            stop(child, signal.SIGINT, patience=30.0)  # SIGINT is PostgreSQL's fast shutdown
+            # SIGQUIT is PostgreSQL's immediate shutdown, SIGINT the fast one.
+            stop(child, signal.SIGQUIT if throwaway else signal.SIGINT, patience=30.0)
     finally:
         shutil.rmtree(data, ignore_errors=True)
 

@@ -31,7 +31,7 @@ _STATUS = {status.value: status for status in Status}
 
 
 @procedure(Line.ADMIT, atomic=True)
-def admit(namespace: str, rows: list[Row], *, again: bool) -> Script[set[str]]:
+def admit(namespace: str, rows: list[Row], *, again: bool = True) -> Script[set[str]]:
     """Insert what can be; the ids that are in. `again`: an earlier try with the same ids may have been committed."""
     alike = len({_template(row) for row in rows}) == 1 and _PLAIN.issuperset(_extras(rows[0]))
     if alike and not again:
