@@ -22,13 +22,15 @@ from semel.engines.journal.leasing import (
     recover,
 )
 from semel.engines.journal.times import micros
-from semel.errors import LeaseLost
+from semel.errors import EngineUnavailable, LeaseLost
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
 
 log = logging.getLogger("semel.worker")
 SHORTEST = 0.005
+MOST_BATCHES = 20
+"""Of delayed tasks made ready in one beat; if there are more, the next beat comes at once."""
 
 
 class Heart:
@@ -41,7 +43,7 @@ class Heart:
         self._last = time.monotonic()
         self._layout = ""
         self._notes: dict[int, Running] = {}
-        self._looking_for_cancels = False
+        self._search: asyncio.Task[None] | None = None
         self._idle_at_last_beat = False
         self._clean_at = time.monotonic() + random.uniform(0, min(60.0, self._clean_every()))
 
@@ -69,18 +71,14 @@ class Heart:
         """Someone wants an execution cancelled ("": perhaps): see whether it is one of ours."""
         worker = self._worker
         ours = any(claim.execution == id_ for claim, _, _ in worker.running.values()) if id_ else worker.running
-        if ours and not self._looking_for_cancels:
-            self._looking_for_cancels = True
-            asyncio.get_running_loop().create_task(self._find_cancels())
+        if ours and (self._search is None or self._search.done()):
+            self._search = asyncio.get_running_loop().create_task(self._find_cancels())
 
     async def _find_cancels(self) -> None:
         worker = self._worker
         held = [(claim.lane, claim.seq) for claim, _, _ in worker.running.values()]
-        try:
-            if held:
-                self._interrupt(await worker.store.run(find_cancelled, worker.id, held))
-        finally:
-            self._looking_for_cancels = False
+        with contextlib.suppress(EngineUnavailable):  # the next beat asks again
+            self._interrupt(await worker.store.run(find_cancelled, worker.id, held))
 
     def _interrupt(self, ids: list[str]) -> None:
         wanted = set(ids)
@@ -130,17 +128,19 @@ class Heart:
         return state
 
     async def _promote(self) -> None:
-        while True:
+        for _ in range(MOST_BATCHES):
             lanes = await self._worker.store.run(promote, MOST_AT_ONCE)
             if lanes:
                 self._worker.hub.work(set(lanes))
             if len(lanes) < MOST_AT_ONCE:
                 return
+        self.due_in(0)
 
     async def _clean(self) -> None:
-        """All that is due, in small batches, others between them."""
+        """What is due, in small batches; after a sixth of the lease a beat comes between."""
         worker = self._worker
         looked = 0
+        enough = time.monotonic() + worker.settings.lease.total_seconds() / 6
         adopted = await worker.store.run(adopt_orphans)
         if adopted:
             worker.hub.work(adopted)
@@ -148,11 +148,12 @@ class Heart:
             slips, executions = await worker.store.run(clean)
             looked += executions
             if not slips:
+                self._clean_at = time.monotonic() + self._clean_every() * random.uniform(0.9, 1.1)
                 break
-            await asyncio.sleep(0)
+            if time.monotonic() > enough:
+                break
         if looked:
             log.info("retention: looked at %d finished executions", looked)
-        self._clean_at = time.monotonic() + self._clean_every() * random.uniform(0.9, 1.1)
 
     def _clean_every(self) -> float:
         """Hourly unless something this worker runs is kept for less than that."""
