@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import time
 from datetime import timedelta
@@ -39,7 +40,8 @@ class Heart:
     def __init__(self, worker: JournalWorker) -> None:
         self._worker = worker
         self._alarm = asyncio.Event()
-        self._next = 0.0
+        self._wanted = math.inf
+        """The earliest time for which someone has asked for a beat, also while one is under way."""
         self._last = time.monotonic()
         self._layout = ""
         self._notes: dict[int, Running] = {}
@@ -63,8 +65,8 @@ class Heart:
     def due_in(self, seconds: float) -> None:
         """Something becomes ready in so many seconds: beat then."""
         at = time.monotonic() + max(SHORTEST, seconds)
-        if at < self._next:
-            self._next = at
+        if at < self._wanted:
+            self._wanted = at
             self._alarm.set()
 
     def cancel_came(self, id_: str) -> None:
@@ -91,6 +93,7 @@ class Heart:
     async def beat(self) -> None:
         """One beat, and a rest until the next thing that is due."""
         worker = self._worker
+        self._wanted = math.inf
         state = await self._pulse()
         self._last = time.monotonic()
         if state.layout != self._layout:
@@ -134,7 +137,6 @@ class Heart:
                 self._worker.hub.work(set(lanes))
             if len(lanes) < MOST_AT_ONCE:
                 return
-        self.due_in(0)
 
     async def _clean(self) -> None:
         """What is due, in small batches; after a sixth of the lease a beat comes between."""
@@ -168,11 +170,11 @@ class Heart:
         if state.next_expiry is not None:
             # A little late and uneven, so that not every worker gets up for the same funeral.
             pause = min(pause, (state.next_expiry - state.now) / 1e6 + random.uniform(0.05, 0.5))
-        if state.next_due is not None and state.next_due > state.now:
+        if state.next_due is not None:  # what was due has been seen to; the next beat tells what comes after it
             pause = min(pause, (state.next_due - state.now) / 1e6)
         pause = min(pause, self._clean_at - time.monotonic())
-        self._next = time.monotonic() + max(SHORTEST, pause)
-        while (left := self._next - time.monotonic()) > 0:
+        until = time.monotonic() + max(SHORTEST, pause)
+        while (left := min(until, self._wanted) - time.monotonic()) > 0:
             self._alarm.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
