@@ -65,7 +65,10 @@ def _whole_matrix(site: Site) -> Tally:
     with forks() as server:
         for name in OPERATIONS:
             # A life is made of operations that are swept by themselves; at each of its statements if there is time.
-            step = 3 if name.startswith("life") and seconds(1.0) < 3600 else 1
-            sweep(server, site, name, list(Mode), tally, step)
+            # An enqueue on an empty database is a migration and an enqueue, which are swept by themselves too.
+            short = seconds(1.0) < 3600
+            step = 5 if short and name.startswith("life") else 1
+            modes = [Mode.KILL] if short and name == "enqueue_on_an_empty_database" else list(Mode)
+            sweep(server, site, name, modes, tally, step)
             print(f"  {site.engine:8} {name}: {tally.points[name]} points", flush=True)
     return tally
