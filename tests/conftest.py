@@ -40,7 +40,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
     """One real PostgreSQL for the whole run."""
-    with tempfile.TemporaryDirectory(prefix="semel-tests-") as name, postgres(_open_to_all(name), throwaway=True) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="semel-tests-") as name,
+        postgres(_open_to_all(name), throwaway=True) as server,
+    ):
         server.sql("create database semel_template")
         url = server.url("semel_template")
 

@@ -30,9 +30,7 @@ def called_name(call: ast.Call) -> str:
 
 
 def impurities(tree: ast.AST) -> list[str]:
-    found = [
-        f"line {line}: imports {name}" for line, name in imports(tree) if name.split(".")[0] in IMPURE_MODULES
-    ]
+    found = [f"line {line}: imports {name}" for line, name in imports(tree) if name.split(".")[0] in IMPURE_MODULES]
     for node in ast.walk(tree):
         if isinstance(node, WAITING):
             found.append(f"line {node.lineno}: waits")

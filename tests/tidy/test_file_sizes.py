@@ -19,8 +19,6 @@ def test_file_is_read_in_one_sitting(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sources(".py"), ids=short)
 def test_functions_fit_a_screen(path: Path) -> None:
-    functions = [
-        node for node in ast.walk(parse(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    functions = [node for node in ast.walk(parse(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     lengths = [(node.name, (node.end_lineno or node.lineno) - node.lineno + 1) for node in functions]
     assert [(name, lines) for name, lines in lengths if lines > FUNCTION_LINES] == []

@@ -67,9 +67,7 @@ def statuses(sql: str) -> set[str]:
 @pytest.mark.parametrize("path", sources(".py"), ids=short)
 def test_no_sql_in_python(path: Path) -> None:
     found = [
-        f"line {node.lineno}: {node.value[:60]!r}"
-        for node in strings(parse(path))
-        if SQL_IN_PYTHON.match(node.value)
+        f"line {node.lineno}: {node.value[:60]!r}" for node in strings(parse(path)) if SQL_IN_PYTHON.match(node.value)
     ]
     assert found == []
 
@@ -83,9 +81,7 @@ def test_dialects_have_the_same_files() -> None:
 
 
 def test_dialects_have_migrations() -> None:
-    assert {
-        path.relative_to(SRC / "engines").parts[0] for path in STATEMENTS if "migrations" in path.parts
-    } == {
+    assert {path.relative_to(SRC / "engines").parts[0] for path in STATEMENTS if "migrations" in path.parts} == {
         "sqlite",
         "postgres",
     }
@@ -112,13 +108,9 @@ def test_sql_knows_no_other_status(path: Path) -> None:
 
 @pytest.mark.parametrize("dialect", [SQLITE, POSTGRES], ids=short)
 def test_the_schema_allows_every_status(dialect: Path) -> None:
-    schema = "\n".join(
-        COMMENT.sub("", path.read_text(encoding="utf-8")) for path in sources(".sql", under=dialect)
-    )
+    schema = "\n".join(COMMENT.sub("", path.read_text(encoding="utf-8")) for path in sources(".sql", under=dialect))
     lists = [quoted(found["values"]) for found in CHECKED.finditer(schema)]
-    assert set(Status) in lists, (
-        "no CHECK (status IN (...)) lists exactly the states of contract/lifecycle.py"
-    )
+    assert set(Status) in lists, "no CHECK (status IN (...)) lists exactly the states of contract/lifecycle.py"
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from tests.tidy.house import ROOT, short, sources
 
 # `git ls-files` lists what is tracked; new files count as soon as they are added.
-TRACKED = subprocess.run(
-    ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
-).stdout.split("\0")
+TRACKED = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout.split(
+    "\0"
+)
 TEXTS = [ROOT / name for name in TRACKED if name and (ROOT / name).is_file()]
 
 MACHINE_PATH = re.compile(r"(?<![\w.$}/])/(?:work|root|home|Users|opt)/\w|/tmp/\w")
@@ -28,11 +28,7 @@ def lines_with(pattern: re.Pattern[str], path: Path) -> list[str]:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return []  # a picture
-    return [
-        f"{number}: {line.strip()}"
-        for number, line in enumerate(text.splitlines(), 1)
-        if pattern.search(line)
-    ]
+    return [f"{number}: {line.strip()}" for number, line in enumerate(text.splitlines(), 1) if pattern.search(line)]
 
 
 def test_there_is_something_to_read() -> None:

@@ -74,11 +74,13 @@ update semel_execution set current = false
  where id = $1 and current and status in ('completed', 'failed', 'cancelled', 'timed_out') returning id
 
 -- name: count_duplicates
--- Add up duplicates that did not run. Rows: execution, reason, times, first_at, last_at.
+-- Add up duplicates that did not run, of executions that are still known. Rows: execution, reason, times,
+-- first_at, last_at.
 insert into semel_duplicate as d (execution, reason, times, first_at, last_at)
 select o.execution, o.reason, o.times, o.first_at, o.last_at
   from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
     as o(execution, reason, times, first_at, last_at)
+  join semel_execution x on x.id = o.execution
 on conflict (execution, reason) do update
   set times = d.times + excluded.times, first_at = least(d.first_at, excluded.first_at),
       last_at = greatest(d.last_at, excluded.last_at)

@@ -46,9 +46,12 @@ update semel_execution set current = 0
  where id = ?1 and current and status in ('completed', 'failed', 'cancelled', 'timed_out') returning id
 
 -- name: count_duplicates
--- Add up duplicates that did not run. Rows: execution, reason, times, first_at, last_at.
+-- Add up duplicates that did not run, of executions that are still known. Rows: execution, reason, times,
+-- first_at, last_at.
 insert into semel_duplicate as d (execution, reason, times, first_at, last_at)
-select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 from json_each(?1) where true
+select x.id, o.value ->> 1, o.value ->> 2, o.value ->> 3, o.value ->> 4
+  from json_each(?1) o cross join semel_execution x on x.id = o.value ->> 0
+ where true
 on conflict (execution, reason) do update
   set times = d.times + excluded.times, first_at = min(d.first_at, excluded.first_at),
       last_at = max(d.last_at, excluded.last_at)
