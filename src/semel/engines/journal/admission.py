@@ -81,7 +81,7 @@ class Admissions:
 
     async def start(self, request: Start) -> Admission:
         """One request; shares its commit with those that arrive at the same time."""
-        return await self._group.add(request)
+        return await self._group.ask(request)
 
     async def start_many(self, requests: Sequence[Start]) -> list[Admission | BaseException]:
         """Many requests, a thousand to a commit."""

@@ -42,13 +42,31 @@ class Coalescer(Generic[Item, Answer]):
         self._items: list[Item] = []
         self._futures: list[asyncio.Future[Answer]] = []
         self._flusher: asyncio.Task[None] | None = None
+        self._alone = True
+        """The last flush held one item: whoever comes next is probably alone as well."""
+        self._inline = False
+
+    async def ask(self, item: Item) -> Answer:
+        """The same as awaiting `add`; but a lone caller flushes by itself, which spares it a task."""
+        if not self._alone or self._inline or self._flusher is not None:
+            return await self.add(item)
+        self._inline = True
+        try:
+            (answer,) = await self._flush([item])
+        finally:
+            self._inline = False
+            if self._items:
+                self._flusher = asyncio.create_task(self._run())
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     def add(self, item: Item) -> asyncio.Future[Answer]:
         """Hand in one item; the future resolves when it is committed."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._items.append(item)
         self._futures.append(future)
-        if self._flusher is None:
+        if self._flusher is None and not self._inline:
             self._flusher = asyncio.create_task(self._run())
         return future
 
@@ -59,13 +77,14 @@ class Coalescer(Generic[Item, Answer]):
 
     async def drained(self) -> None:
         """Wait until all that was handed in has been answered."""
-        while self._flusher is not None:
-            await asyncio.wait([self._flusher])
+        while self._inline or self._flusher is not None:
+            await asyncio.wait([self._flusher or asyncio.ensure_future(asyncio.sleep(0.001))])
 
     async def _run(self) -> None:
         try:
             while self._items:
                 cut = fitting(self._items, self._most, self._weigh)
+                self._alone = cut == 1
                 items, self._items = self._items[:cut], self._items[cut:]
                 futures, self._futures = self._futures[:cut], self._futures[cut:]
                 answers: list[Answer | BaseException]
