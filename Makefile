@@ -44,7 +44,7 @@ check: $(DEV) ## Lint, format, types, import direction, architecture
 	@echo "== tidy";         $(BIN)/pytest -q tests/tidy
 
 proof: $(DEV) ## Crash, stall and overload it for PROOF_MINUTES (default 15; try 120)
-	@PROOF_MINUTES=$(PROOF_MINUTES) $(BIN)/pytest -m proof
+	@PROOF_MINUTES=$(PROOF_MINUTES) $(BIN)/pytest -s -m proof
 
 bench: $(DEV) ## Measure Semel on this machine
 	@$(BIN)/python -m bench

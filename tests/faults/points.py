@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,13 +123,15 @@ async def rebuild(say: Say, *, site: dict[str, Any]) -> None:
     await here.build()
 
 
-def sweep(server: Forks, site: Site, operation: str, modes: list[Mode], tally: Tally, step: int = 1) -> None:
-    """Raise n until the operation ends clean, in every mode."""
+def sweep(
+    server: Forks, site: Site, operation: str, modes: list[Mode], tally: Tally, step: Callable[[], int] = lambda: 1
+) -> None:
+    """Raise n until the operation ends clean, in every mode; `step` says by how much."""
     for mode in modes:
-        for at in range(1, MOST_STATEMENTS, step):
-            if not strike(server, site, operation, at, mode, tally):
-                break
-        else:
+        at = 1
+        while at < MOST_STATEMENTS and strike(server, site, operation, at, mode, tally):
+            at += step()
+        if at >= MOST_STATEMENTS:
             tally.wrong.append(f"{site.engine} {operation}: no end after {MOST_STATEMENTS} statements")
     if OPERATIONS[operation].bare:
         server.run("tests.faults.points:rebuild", site=site.plain())
