@@ -34,7 +34,6 @@ class Intake:
         self._gates: dict[int, Gate] = {}
         self._suspects: set[int] = set()
         """Suspects taken and not yet settled: the next one waits, or it could take a result with it into death."""
-        self._plain: list[Lane] = []
         self._steps: list[list[Lane]] = []
         self._rescan_at = 0.0
         self._stale = False

@@ -16,7 +16,7 @@ TRIES = 5
 
 
 async def persistently(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Try again a few times, over about three seconds. Only for calls that may safely be repeated."""
+    """Try again a few times, over a second or two. Only for calls that may safely be repeated."""
     for attempt in range(TRIES):
         try:
             return await call(*args, **kwargs)

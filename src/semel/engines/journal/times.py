@@ -20,11 +20,6 @@ def from_micros(at: int) -> datetime:
     return _EPOCH + timedelta(microseconds=at)
 
 
-def to_micros(at: datetime) -> int:
-    """A time as the tables hold it."""
-    return micros(at - _EPOCH)
-
-
 def span(length: int) -> timedelta:
     """A duration as the tables hold it, as a timedelta."""
     return timedelta(microseconds=length)
