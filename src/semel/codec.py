@@ -12,6 +12,7 @@ import math
 import re
 import typing
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
@@ -152,18 +153,22 @@ def _is_plain(annotation: Any) -> bool:
 
 
 class Shape:
-    """What one function takes and gives: its signature, made into JSON readers."""
+    """What one function takes and gives: its signature, made into JSON readers.
 
-    def __init__(self, fn: Callable[..., Any], name: str) -> None:
-        self.signature = inspect.signature(fn)
+    `skip` leading parameters (`self`, `ctx`) are given by who runs the function: they are no part of the shape, and
+    their annotations need not be known at run time. `kind` is what messages call the function.
+    """
+
+    def __init__(self, fn: Callable[..., Any], name: str, *, skip: int = 0, kind: str = "task") -> None:
+        self.signature = _without_leading(inspect.signature(fn), skip, f"{kind} {name!r}")
+        parameters = list(self.signature.parameters.values())
         try:
-            hints = typing.get_type_hints(fn, include_extras=True)
+            hints = _hints(fn, {p.name for p in parameters} | {"return"})
         except NameError as error:
             raise DefinitionError(
-                f"task {name!r}: the annotation {error.name!r} is not known at run time. Import it outside "
+                f"{kind} {name!r}: the annotation {error.name!r} is not known at run time. Import it outside "
                 "of `if TYPE_CHECKING:`, since it is needed to read stored arguments."
             ) from error
-        parameters = list(self.signature.parameters.values())
         self._names = tuple(p.name for p in parameters)
         self._simple = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
         self._most = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
@@ -179,7 +184,7 @@ class Shape:
             )
             self._result = msgspec.json.Decoder(Any if self._plain_result else returns, dec_hook=_from_json)
         except TypeError as error:
-            raise DefinitionError(f"task {name!r}: its annotations cannot be read from JSON: {error}") from error
+            raise DefinitionError(f"{kind} {name!r}: its annotations cannot be read from JSON: {error}") from error
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in. TypeError as a plain call would raise it."""
@@ -249,6 +254,28 @@ class Shape:
             return self._result.decode(data)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise NotDecodable(f"the stored result does not fit the return annotation: {error}.") from error
+
+
+def _without_leading(signature: inspect.Signature, skip: int, who: str) -> inspect.Signature:
+    parameters = list(signature.parameters.values())
+    leading = parameters[:skip]
+    if len(leading) < skip or any(p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in leading):
+        raise DefinitionError(
+            f"{who} is handed {skip} positional argument{'s' if skip > 1 else ''} by Semel before its own, "
+            f"and its parameters are {signature}: put {'them' if skip > 1 else 'it'} first."
+        )
+    return signature.replace(parameters=parameters[skip:])
+
+
+def _hints(fn: Callable[..., Any], names: set[str]) -> dict[str, Any]:
+    """Only these annotations are looked up, so that others may be imported for type checkers alone."""
+    home: Any = inspect.unwrap(fn)
+    wanted = SimpleNamespace(
+        __annotations__={name: hint for name, hint in fn.__annotations__.items() if name in names},
+        __globals__=home.__globals__,
+        __type_params__=getattr(home, "__type_params__", ()),
+    )
+    return typing.get_type_hints(wanted, include_extras=True)
 
 
 def _field_type(parameter: inspect.Parameter, annotation: Any) -> Any:
