@@ -1,11 +1,10 @@
 """Semel: durable Python work that happens once."""
 
-from semel.app import App
+import typing
+
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Explanation, Suppressed
 from semel.contract.retry import Retry
-from semel.define.context import Running, current, effect_key
-from semel.define.task import Call, Task
 from semel.errors import (
     ConfigError,
     DefinitionError,
@@ -35,7 +34,37 @@ from semel.errors import (
     TaskFailed,
     TaskTimedOut,
 )
-from semel.handle import Handle
+
+if typing.TYPE_CHECKING:
+    from semel.app import App
+    from semel.define.context import Running, current, effect_key
+    from semel.define.task import Call, Task
+    from semel.handle import Handle
+else:
+    # These bring event loops and database drivers. They are imported when first asked for, so that
+    # `from semel.contract import DedupWindow` is light, and safe inside other people's workflow sandboxes.
+    _LATER = {
+        "App": "semel.app",
+        "Call": "semel.define.task",
+        "Handle": "semel.handle",
+        "Running": "semel.define.context",
+        "Task": "semel.define.task",
+        "current": "semel.define.context",
+        "effect_key": "semel.define.context",
+    }
+
+    def __getattr__(name: str) -> object:
+        home = _LATER.get(name)
+        if home is None:
+            raise AttributeError(f"module 'semel' has no attribute {name!r}")
+        import importlib
+
+        value = globals()[name] = getattr(importlib.import_module(home), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LATER})
+
 
 __version__ = "0.1.0"
 

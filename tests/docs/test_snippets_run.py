@@ -21,7 +21,7 @@ MOST_THAT_DO_NOT_RUN = 3
 
 def run_page(page: Path, folder: Path, url: str | None) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
-    env["PYTHONPATH"] = str(ROOT)
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])  # the code beside the page
     if url is not None:
         env["SEMEL_URL"] = url
     done = subprocess.run(

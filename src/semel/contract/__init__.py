@@ -4,9 +4,11 @@ from semel.contract.decision import Admit, Join, Reason, Refuse, Replay, Reuse, 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Explanation, Suppressed
 from semel.contract.retry import Retry
+from semel.contract.window import DedupWindow
 
 __all__ = [
     "Admit",
+    "DedupWindow",
     "ErrorInfo",
     "Execution",
     "Explanation",
