@@ -11,12 +11,14 @@ from semel.errors import (
     Duplicate,
     EngineError,
     EngineUnavailable,
+    Forbidden,
     InputError,
     InvalidKey,
     InvalidValue,
     KeyConflict,
     LeaseLost,
     MigrationNeeded,
+    NonDeterminism,
     NotDecodable,
     NotEncodable,
     NotFound,
@@ -33,12 +35,16 @@ from semel.errors import (
     TaskCancelled,
     TaskFailed,
     TaskTimedOut,
+    WorkflowEnded,
 )
 
 if typing.TYPE_CHECKING:
     from semel.app import App
     from semel.define.context import Running, current, effect_key
     from semel.define.task import Call, Task
+    from semel.define.workflow import Workflow, WorkflowCall
+    from semel.flow.context import Child, Context
+    from semel.flow.history import Event
     from semel.handle import Handle
 else:
     # These bring event loops and database drivers. They are imported when first asked for, so that
@@ -46,9 +52,14 @@ else:
     _LATER = {
         "App": "semel.app",
         "Call": "semel.define.task",
+        "Child": "semel.flow.context",
+        "Context": "semel.flow.context",
+        "Event": "semel.flow.history",
         "Handle": "semel.handle",
         "Running": "semel.define.context",
         "Task": "semel.define.task",
+        "Workflow": "semel.define.workflow",
+        "WorkflowCall": "semel.define.workflow",
         "current": "semel.define.context",
         "effect_key": "semel.define.context",
     }
@@ -71,14 +82,18 @@ __version__ = "0.1.0"
 __all__ = [
     "App",
     "Call",
+    "Child",
     "ConfigError",
+    "Context",
     "DefinitionError",
     "Duplicate",
     "EngineError",
     "EngineUnavailable",
     "ErrorInfo",
+    "Event",
     "Execution",
     "Explanation",
+    "Forbidden",
     "Handle",
     "InputError",
     "InvalidKey",
@@ -86,6 +101,7 @@ __all__ = [
     "KeyConflict",
     "LeaseLost",
     "MigrationNeeded",
+    "NonDeterminism",
     "NotDecodable",
     "NotEncodable",
     "NotFound",
@@ -107,6 +123,9 @@ __all__ = [
     "TaskCancelled",
     "TaskFailed",
     "TaskTimedOut",
+    "Workflow",
+    "WorkflowCall",
+    "WorkflowEnded",
     "current",
     "effect_key",
 ]

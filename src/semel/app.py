@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from weakref import WeakKeyDictionary
 
-from semel.admitting import Batch, answer, request
+from semel.admitting import Batch, answer
 from semel.contract.durations import Duration
 from semel.contract.keys import check_key, check_name
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate
 from semel.contract.records import Execution, Explanation
-from semel.contract.retry import Retry
 from semel.contract.words import tell
-from semel.define.registry import Registry
-from semel.define.task import Call, P, Task
+from semel.define.task import Call, Task
+from semel.define.workflow import Workflow, WorkflowCall
+from semel.defining import Definitions
 from semel.engine.ids import new_id
 from semel.engine.observed import observed
 from semel.engine.protocol import Engine, Filter, Finding, Observer, QueueState, Worker, WorkerState
+from semel.engine.requests import request, workflow_request
 from semel.engines.opening import Opener
 from semel.errors import InvalidValue, NotFound, NotRedrivable
 from semel.handle import Handle
@@ -39,18 +40,8 @@ OnDuplicate = Literal["return", "raise"]
 ReuseName = Literal["failed_only", "reject", "always"]
 
 
-class Decorator(Protocol):
-    """What `@app.task(...)` gives: makes a sync or an async function a task."""
-
-    @overload
-    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
-
-    @overload
-    def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
-
-
-class App:
-    """Tasks, and where they run.
+class App(Definitions):
+    """Tasks, workflows, and where they run.
 
     `url` is `sqlite:///file.db`, `sqlite:///:memory:` or `postgresql://…`; without it SEMEL_URL, then
     `semel.toml`, then `sqlite:///semel.db`. SQLite makes its tables on first use; PostgreSQL wants `semel migrate`, or
@@ -67,6 +58,7 @@ class App:
         observer: Observer | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
+        super().__init__()
         settings = load(config)
         if url is not None:
             settings = replace(settings, url=url)
@@ -74,7 +66,6 @@ class App:
             settings = replace(settings, namespace=namespace)
         check_name(settings.namespace, "namespace")
         self.settings = settings
-        self.tasks = Registry()
         self._observer = observer
         self._opener = Opener(settings, auto_migrate, clock)
         self._engines: WeakKeyDictionary[asyncio.AbstractEventLoop, Engine] = WeakKeyDictionary()
@@ -102,44 +93,6 @@ class App:
         from semel.sync import SyncApp  # a thread and a loop of its own: only for those who ask
 
         return SyncApp(self)
-
-    @overload
-    def task(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
-
-    @overload
-    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
-
-    @overload
-    def task(
-        self, fn: None = None, /, *, name: str | None = None, queue: str = "default", retry: Retry | int | None = None,
-        timeout: Duration | None = None, priority: int = 0, retention: Duration | None = None,
-        dedup_window: Duration | None = None, rate_limit: str | Rate | None = None,
-        concurrency_key: str | Callable[..., str] | None = None,
-    ) -> Decorator: ...  # fmt: skip
-
-    def task(
-        self, fn: Callable[..., Any] | None = None, /, *, name: str | None = None, queue: str = "default",
-        retry: Retry | int | None = None, timeout: Duration | None = None, priority: int = 0,
-        retention: Duration | None = None, dedup_window: Duration | None = None,
-        rate_limit: str | Rate | None = None, concurrency_key: str | Callable[..., str] | None = None,
-    ) -> Any:  # fmt: skip
-        """Make a function a task; it stays callable as a plain function.
-
-        `retry` is a policy or a number of attempts, `timeout` is for each attempt, a higher `priority` runs
-        first, `retention` and `dedup_window` override the queue's, `rate_limit` holds over all workers, and
-        calls that share a `concurrency_key` ("customer:{customer_id}", or a function) run one at a time.
-        """
-
-        def decorate(function: Callable[..., Any]) -> Task[..., Any]:
-            task: Task[..., Any] = Task(
-                function, name=name, queue=queue, retry=retry, timeout=timeout, priority=priority,
-                retention=retention, dedup_window=dedup_window, rate_limit=rate_limit,
-                concurrency_key=concurrency_key,
-            )  # fmt: skip
-            self.tasks.add(task)
-            return task
-
-        return decorate if fn is None else decorate(fn)
 
     @overload
     async def enqueue(
@@ -198,6 +151,39 @@ class App:
             await self._configure()
         admissions = await self.engine.start_many(starts)
         return [await answer(self, s, a, on_duplicate) for s, a in zip(starts, admissions, strict=True)]
+
+    @overload
+    async def start_workflow(
+        self, call: WorkflowCall[R], /, *, workflow_id: str, on_duplicate: OnDuplicate = "return",
+        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
+        run_at: datetime | None = None, queue: str | None = None,
+    ) -> Handle[R]: ...  # fmt: skip
+
+    @overload
+    async def start_workflow(
+        self, workflow: Workflow[..., R], /, *args: Any, workflow_id: str, on_duplicate: OnDuplicate = "return",
+        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
+        run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
+    ) -> Handle[R]: ...  # fmt: skip
+
+    async def start_workflow(
+        self, workflow: Workflow[..., Any] | WorkflowCall[Any], /, *args: Any, workflow_id: str,
+        on_duplicate: OnDuplicate = "return", reuse: ReuseName = "failed_only", priority: int | None = None,
+        delay: Duration | None = None, run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
+    ) -> Handle[Any]:  # fmt: skip
+        """Start a workflow under its id. When this returns, it is committed.
+
+        The id is a key like any other: a duplicate gets a handle to the same execution, or an error with
+        `on_duplicate="raise"`; the same id with other input is a KeyConflict.
+        """
+        start = workflow_request(
+            self.settings, workflow, args, kwargs, workflow_id=workflow_id, on_duplicate=on_duplicate, reuse=reuse,
+            priority=priority, delay=delay, run_at=run_at, queue=queue,
+        )  # fmt: skip
+        if self._unconfigured:
+            await self._configure()
+        admission = await self.engine.start(start)
+        return await answer(self, start, admission, on_duplicate)
 
     async def find(self, key: str, *, kind: str = "task") -> Handle[Any] | None:
         """A handle to the newest execution under a key, or None."""
@@ -264,15 +250,19 @@ class App:
     async def worker(
         self, *, queues: Sequence[str] | None = None, concurrency: int | None = None,
         lease: Duration | None = None, grace: Duration | None = None, clean_every: Duration | None = None,
+        cached_workflows: int | None = None,
     ) -> AsyncIterator[Worker]:  # fmt: skip
         """A worker in this process: `async with app.worker(): …`. Leaving the block drains it."""
-        values = {"concurrency": concurrency, "lease": lease, "grace": grace, "clean_every": clean_every}
+        values = {
+            "concurrency": concurrency, "lease": lease, "grace": grace, "clean_every": clean_every,
+            "cached_workflows": cached_workflows,
+        }  # fmt: skip
         settings = read_worker(values, self.settings.worker)
         for queue in queues or ():
             check_name(queue, "queue")
         if self._unconfigured:
             await self._configure()
-        worker = self.engine.worker(self.tasks, queues, settings)
+        worker = self.engine.worker(self.tasks, queues, replace(self.settings, worker=settings))
         await worker.start()
         try:
             yield worker

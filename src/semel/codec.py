@@ -152,7 +152,51 @@ def _is_plain(annotation: Any) -> bool:
     return annotation is Any or annotation is inspect.Parameter.empty or annotation is object
 
 
-class Shape:
+class Returns:
+    """What one function gives: its return annotation, made into a JSON reader."""
+
+    def __init__(self, annotation: Any, who: str) -> None:
+        self._plain_result = _is_plain(annotation)
+        try:
+            self._result = msgspec.json.Decoder(Any if self._plain_result else annotation, dec_hook=_from_json)
+        except TypeError as error:
+            raise DefinitionError(f"{who}: its return annotation cannot be read from JSON: {error}") from error
+
+    @classmethod
+    def of(cls, fn: Callable[..., Any], name: str) -> Returns:
+        """Of a function whose arguments are never stored; an annotation that cannot be looked up counts for none."""
+        try:
+            annotation = _hints(fn, {"return"}).get("return", Any)
+        except NameError:
+            annotation = Any
+        return Returns(annotation, name)
+
+    def encode_result(self, value: Any, limit: int) -> bytes | None:
+        """None is stored as nothing at all."""
+        if value is None:
+            return None
+        data = encode(value, "result", plain=self._plain_result and type(value) not in _PLAIN[:3], limit=limit)
+        if not self._plain_result:
+            try:
+                self._result.decode(data)
+            except (msgspec.MsgspecError, TypeError, ValueError) as error:
+                raise NotEncodable(
+                    f"the result does not fit the return annotation: {error}. Nobody could read it back: "
+                    "mend the annotation."
+                ) from error
+        return data
+
+    def decode_result(self, data: bytes | None) -> Any:
+        """The result as the return annotation says."""
+        if data is None:
+            return None
+        try:
+            return self._result.decode(data)
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
+            raise NotDecodable(f"the stored result does not fit the return annotation: {error}.") from error
+
+
+class Shape(Returns):
     """What one function takes and gives: its signature, made into JSON readers.
 
     `skip` leading parameters (`self`, `ctx`) are given by who runs the function: they are no part of the shape, and
@@ -175,14 +219,12 @@ class Shape:
         self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         self._plain = frozenset(p.name for p in parameters if _is_plain(hints.get(p.name, Any)))
         fields = [(p.name, _field_type(p, hints.get(p.name, Any)), _default(p)) for p in parameters]
-        returns = hints.get("return", Any)
-        self._plain_result = _is_plain(returns)
+        super().__init__(hints.get("return", Any), f"{kind} {name!r}")
         try:
             self._reader = msgspec.json.Decoder(
                 msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True, kw_only=True),
                 dec_hook=_from_json,
             )
-            self._result = msgspec.json.Decoder(Any if self._plain_result else returns, dec_hook=_from_json)
         except TypeError as error:
             raise DefinitionError(f"{kind} {name!r}: its annotations cannot be read from JSON: {error}") from error
 
@@ -230,30 +272,6 @@ class Shape:
         arguments = self.signature.bind_partial()
         arguments.arguments.update({name: getattr(values, name) for name in self._names})
         return arguments.args, arguments.kwargs
-
-    def encode_result(self, value: Any, limit: int) -> bytes | None:
-        """None is stored as nothing at all."""
-        if value is None:
-            return None
-        data = encode(value, "result", plain=self._plain_result and type(value) not in _PLAIN[:3], limit=limit)
-        if not self._plain_result:
-            try:
-                self._result.decode(data)
-            except (msgspec.MsgspecError, TypeError, ValueError) as error:
-                raise NotEncodable(
-                    f"the result does not fit the return annotation: {error}. Nobody could read it back: "
-                    "mend the annotation."
-                ) from error
-        return data
-
-    def decode_result(self, data: bytes | None) -> Any:
-        """The result as the return annotation says."""
-        if data is None:
-            return None
-        try:
-            return self._result.decode(data)
-        except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise NotDecodable(f"the stored result does not fit the return annotation: {error}.") from error
 
 
 def _without_leading(signature: inspect.Signature, skip: int, who: str) -> inspect.Signature:

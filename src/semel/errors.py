@@ -22,6 +22,9 @@
     ├── NotFound                    X01  no such execution, key or task
     ├── NotRedrivable               X02  redrive() of something that did not fail
     ├── OutsideTask                 T01  current() or effect_key() where no task runs
+    ├── NonDeterminism              W01  workflow code does not do what its journal says it did
+    ├── Forbidden                   W02  workflow code did something that belongs in a task
+    ├── WorkflowEnded               W03  a signal or message to something that has ended
     └── EngineError                 N00  the database refuses: role, statement, damaged file
         ├── EngineUnavailable       N01  the database cannot be reached or stopped answering
         ├── MigrationNeeded         N02  tables are missing or old: run `semel migrate`
@@ -204,6 +207,35 @@ class OutsideTask(SemelError, RuntimeError):
     """`semel.current()` and `semel.effect_key()` only mean something while a task runs."""
 
     code = "SEMEL-T01"
+
+
+class NonDeterminism(SemelError):
+    """The code of a workflow no longer does what its journal says it did: it waits for code that does."""
+
+    code = "SEMEL-W01"
+
+    def __init__(self, message: str, *, expected: str = "", found: str = "", where: str = "") -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.found = found
+        self.where = where
+
+
+class Forbidden(SemelError, RuntimeError):
+    """Workflow code did something that cannot be done again in the same way, and so belongs in a task."""
+
+    code = "SEMEL-W02"
+
+    def __init__(self, message: str, *, what: str = "", where: str = "") -> None:
+        super().__init__(message)
+        self.what = what
+        self.where = where
+
+
+class WorkflowEnded(SemelError):
+    """What was sent cannot be delivered: the workflow has ended."""
+
+    code = "SEMEL-W03"
 
 
 class EngineError(SemelError):

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from semel.codec import decode_plain
+from semel.codec import decode_plain, encode
 from semel.contract.durations import Duration, parse_duration
+from semel.contract.keys import check_key, check_name
 from semel.contract.lifecycle import Status
 from semel.contract.records import Execution
+from semel.engine.outcomes import failure
 from semel.engine.protocol import Outcome
-from semel.errors import (
-    NotFound,
-    ResultExpired,
-    ResultPending,
-    SemelError,
-    TaskCancelled,
-    TaskFailed,
-    TaskTimedOut,
-)
+from semel.errors import NotFound, ResultPending, WorkflowEnded
+from semel.flow.history import Event, tell_history
 
 if TYPE_CHECKING:
     from semel.app import App
@@ -86,25 +81,38 @@ class Handle(Generic[T_co]):
             raise NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")
         return status
 
+    async def signal(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
+        """Send a signal to a workflow: delivered once, in order with others of its name.
 
-def failure(id: str, name: str, outcome: Outcome) -> SemelError:
-    """The error that tells how an execution ended."""
-    error = outcome.error
-    if outcome.expired:
-        return ResultExpired(
-            f"the result of execution {id} of {name!r} is past its retention. Keep results longer with "
-            "retention='…' on the task or its queue.",
-            execution_id=id,
-        )
-    if outcome.status is Status.CANCELLED:
-        return TaskCancelled(f"execution {id} of {name!r} was cancelled.", execution_id=id)
-    message = f"{error.type}: {error.message}" if error else "no error was recorded"
-    if outcome.status is Status.TIMED_OUT:
-        return TaskTimedOut(f"execution {id} of {name!r} timed out: {message}.", execution_id=id)
-    return TaskFailed(
-        f"execution {id} of {name!r} failed: {message}. Run it again with: semel redrive {id}",
-        execution_id=id,
-        error_type=error.type if error else "",
-        error_message=error.message if error else "",
-        traceback=error.traceback if error else "",
-    )
+        With a `dedup_key` it may be sent again and again and still counts once. WorkflowEnded if it has ended.
+        """
+        key = None if dedup_key is None else check_key(dedup_key, "dedup_key")
+        limit = self._app.settings.max_payload
+        data = None if payload is None else encode(payload, "payload", plain=True, limit=limit)
+        self._live(await self._app.engine.signal(self.id, check_name(name, "signal name"), data, key))
+
+    async def terminate(self, why: str = "terminated") -> Status:
+        """End a workflow at once, without a chance to clean up; the status then."""
+        status = await self._app.engine.terminate(self.id, why)
+        if status is None:
+            raise NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")
+        return status
+
+    async def published(self, name: str, default: Any = None) -> Any:
+        """The value that the workflow last published under a name."""
+        data = await self._app.engine.published(self.id, check_name(name, "published name"))
+        return default if data is None else decode_plain(data)
+
+    async def attributes(self) -> dict[str, str]:
+        """The search attributes of the workflow."""
+        return await self._app.engine.attributes(self.id)
+
+    async def history(self) -> list[Event]:
+        """What happened to the workflow, since it last continued as new."""
+        return tell_history(await self._app.engine.journal(self.id))
+
+    def _live(self, status: Status | None) -> None:
+        if status is None:
+            raise NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")
+        if status.terminal:
+            raise WorkflowEnded(f"workflow {self.key!r} ({self.id}) has ended {status}: nothing can reach it any more.")

@@ -42,6 +42,8 @@ class WorkerSettings:
     grace: timedelta = timedelta(seconds=30)
     """How long running tasks may take to finish after the first SIGTERM."""
     clean_every: timedelta = timedelta(hours=1)
+    cached_workflows: int = 1000
+    """How many waiting workflows are kept in memory; the others are read from their journal when they go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,8 @@ def read_worker(table: Mapping[str, Any], old: WorkerSettings | None = None) -> 
             new[key] = parse_duration(table[key], f"worker.{key}")
     if table.get("concurrency") is not None:
         new["concurrency"] = positive(table["concurrency"], "worker.concurrency")
+    if table.get("cached_workflows") is not None:
+        new["cached_workflows"] = positive(table["cached_workflows"], "worker.cached_workflows", least=0)
     settings = replace(old or WorkerSettings(), **new)
     if settings.lease < timedelta(milliseconds=300):
         raise InvalidValue(f"worker.lease={table.get('lease')!r}: give at least '300ms'.")

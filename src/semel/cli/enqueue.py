@@ -101,7 +101,7 @@ def _json(text: str, what: str, kind: Any) -> Any:
 
 
 def _bind(app: App, task: str, arguments: tuple[list[Any], dict[str, Any]]) -> Call[Any]:
-    found = app.tasks[task]
+    found = app.tasks.task(task)
     args, kwargs = arguments
     try:
         return found.call(*args, **kwargs)

@@ -30,6 +30,8 @@ class Running:
     progress: str | None = None
     stopping: bool = False
     """The worker is stopping and has given up waiting for this task."""
+    parent_workflow_id: str | None = None
+    """The execution id of the workflow that asked for it."""
     _root: str | None = field(default=None, repr=False)
     """Without a key: the first execution of a chain of redrives."""
     _note: Callable[[Running], None] | None = field(default=None, repr=False)

@@ -1,4 +1,4 @@
-"""The tasks of an app, by name."""
+"""The tasks and workflows of an app, by name."""
 
 from __future__ import annotations
 
@@ -7,39 +7,75 @@ from collections.abc import Iterator
 from typing import Any
 
 from semel.define.task import Task
-from semel.errors import DefinitionError, NotFound
+from semel.define.workflow import Workflow
+from semel.errors import DefinitionError, NonDeterminism, NotFound
+
+Definition = Task[..., Any] | Workflow[..., Any]
 
 
 class Registry:
     """Names are unique: a worker finds the function by the name that was stored."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, Task[..., Any]] = {}
+        self._known: dict[str, Definition] = {}
+        self._versions: dict[str, dict[int, Workflow[..., Any]]] = {}
 
-    def add(self, task: Task[..., Any]) -> None:
-        """Register a task; another function under the same name is refused."""
-        other = self._tasks.get(task.name)
-        if other is not None and other.fn.__code__ is not task.fn.__code__:
-            raise DefinitionError(
-                f"two tasks are called {task.name!r}: {other.fn.__module__}.{other.fn.__qualname__} and "
-                f"{task.fn.__module__}.{task.fn.__qualname__}. Give one of them name='…'."
-            )
-        self._tasks[task.name] = task
+    def add(self, one: Definition) -> None:
+        """Register it; another function under the same name is refused, unless it is another version of a workflow."""
+        other = self._known.get(one.name)
+        if isinstance(one, Workflow) and (other is None or isinstance(other, Workflow)):
+            versions = self._versions.setdefault(one.name, {})
+            _refuse_twins(versions.get(one.version), one)
+            versions[one.version] = one
+            one = versions[max(versions)]
+        else:
+            _refuse_twins(other, one)
+        self._known[one.name] = one
 
-    def get(self, name: str) -> Task[..., Any] | None:
-        """The task of that name, if this app has it."""
-        return self._tasks.get(name)
+    def get(self, name: str) -> Definition | None:
+        """What has that name, if this app has it; of a workflow the newest version."""
+        return self._known.get(name)
 
-    def __getitem__(self, name: str) -> Task[..., Any]:
-        task = self._tasks.get(name)
-        if task is None:
-            near = difflib.get_close_matches(name, self._tasks, 1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(self._tasks) or 'none'}."
+    def task(self, name: str) -> Task[..., Any]:
+        """The task of that name; NotFound with the nearest one."""
+        found = self[name]
+        if not isinstance(found, Task):
+            raise NotFound(f"{name!r} is a workflow, not a task.")
+        return found
+
+    def workflow(self, name: str, version: int | None = None) -> Workflow[..., Any]:
+        """The workflow of that name and version; None is the newest. NonDeterminism: the version is not here."""
+        versions = self._versions.get(name)
+        if not versions:
+            raise NotFound(f"this app has no workflow {name!r}. There are: {', '.join(self._versions) or 'none'}.")
+        found = versions.get(max(versions) if version is None else version)
+        if found is None:
+            there = ", ".join(map(str, sorted(versions)))
+            raise NonDeterminism(
+                f"workflow {name!r} began with version {version}, and this code has {there}. It waits. Keep the old "
+                f"function with @app.workflow(name={name!r}, version={version}) until all that began with it have ended.",
+                expected=f"version {version}", found=f"versions {there}",
+            )  # fmt: skip
+        return found
+
+    def __getitem__(self, name: str) -> Definition:
+        found = self._known.get(name)
+        if found is None:
+            near = difflib.get_close_matches(name, self._known, 1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(self._known) or 'none'}."
             raise NotFound(f"this app has no task {name!r}. {hint}")
-        return task
+        return found
 
-    def __iter__(self) -> Iterator[Task[..., Any]]:
-        return iter(self._tasks.values())
+    def __iter__(self) -> Iterator[Definition]:
+        return iter(self._known.values())
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self._known)
+
+
+def _refuse_twins(other: Definition | None, one: Definition) -> None:
+    if other is not None and other.fn.__code__ is not one.fn.__code__:
+        raise DefinitionError(
+            f"two {one.kind}s are called {one.name!r}: {other.fn.__module__}.{other.fn.__qualname__} and "
+            f"{one.fn.__module__}.{one.fn.__qualname__}. Give one of them name='…'."
+        )

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from semel.codec import Shape
 from semel.contract.durations import Duration
@@ -38,6 +38,8 @@ class Call(Generic[R_co]):
 
 class Task(Generic[P, R]):
     """A decorated function. Calling it runs it here and now, as if it had never been decorated."""
+
+    kind: ClassVar[str] = "task"
 
     def __init__(
         self,

@@ -18,10 +18,10 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Suppressed
 from semel.define.context import Running
 from semel.define.registry import Registry
-from semel.settings import QueueSettings, WorkerSettings
+from semel.settings import QueueSettings, Settings
 
 
-class Start(Struct, frozen=True):
+class Start(Struct):
     """A request for one execution. `id` is made by the caller, so that sending it twice is harmless."""
 
     id: str
@@ -41,6 +41,8 @@ class Start(Struct, frozen=True):
     rate_limited: bool = False
     """The task has a rate limit of its own, besides its queue's."""
     concurrency_key: str | None = None
+    root: str | None = None
+    """What its effect keys are made of, where it has no key of its own."""
 
 
 class Admission(Struct, frozen=True):
@@ -166,6 +168,21 @@ class Engine(Protocol):
     async def cancel(self, id: str) -> Status | None:
         """Cancel what waits, ask what runs to stop. The status afterwards; None: no such execution."""
 
+    async def signal(self, id: str, name: str, payload: bytes | None, key: str | None) -> Status | None:
+        """Hand a signal to a workflow. Its status if it has ended, `running` if not, None: no such execution."""
+
+    async def terminate(self, id: str, why: str) -> Status | None:
+        """End a workflow at once; its code hears nothing of it. The status afterwards; None: no such execution."""
+
+    async def published(self, id: str, name: str) -> bytes | None:
+        """A value that a workflow has published."""
+
+    async def attributes(self, id: str) -> dict[str, str]:
+        """The search attributes of a workflow."""
+
+    async def journal(self, id: str) -> list[bytes]:
+        """What happened to a workflow, in the order of its commits, since it last continued as new."""
+
     async def redrive(self, id: str, new_id: str) -> str | None:
         """Run a failed execution again as a new one. None if it did not fail, or its key has moved on."""
 
@@ -178,7 +195,7 @@ class Engine(Protocol):
     async def workers(self) -> list[WorkerState]:
         """Workers that hold a lease."""
 
-    def worker(self, registry: Registry, queues: Sequence[str] | None, settings: WorkerSettings) -> Worker:
+    def worker(self, registry: Registry, queues: Sequence[str] | None, settings: Settings) -> Worker:
         """A worker for these queues (None: all), not yet started."""
 
     async def clean(self) -> int:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-import traceback
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.define.context import Running, enter
 from semel.define.task import Task
+from semel.engine.outcomes import describe
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.reading import dump_error
 from semel.engines.journal.settling import Ending
 from semel.engines.journal.threads import Threads
 from semel.errors import InputError
-
-LONGEST_MESSAGE = 10_000
-LONGEST_TRACEBACK = 50_000
 
 
 class Interrupted(Exception):
@@ -68,40 +64,13 @@ def _failed(task: Task[..., Any], claim: Claim, running: Running, error: BaseExc
         c.__name__ for c in type(error).__mro__
     ]
     hopeless = isinstance(error, InputError) or task.retry.hopeless(names)
-    data = dump_error(describe(error, status, task))
+    data = dump_error(_told(error, status, task))
     if claim.attempt < claim.max_attempts and not hopeless:
         return Ending(claim, status, error=data, retry_in=task.retry.delay(claim.attempt, random.random()))
     return Ending(claim, status, error=data)
 
 
-def describe(error: BaseException, status: Status, task: Task[..., Any]) -> ErrorInfo:
-    """An exception as data, with text that every database can hold."""
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    message = _text(error)
+def _told(error: BaseException, status: Status, task: Task[..., Any]) -> ErrorInfo:
     if status is Status.TIMED_OUT and task.timeout is not None:
-        message = f"ran longer than its timeout of {task.timeout.total_seconds():g} s"
-    lines = traceback.format_exception(kind, error, _from_the_task_on(error.__traceback__))
-    return ErrorInfo(_clean(name, 500), _clean(message, LONGEST_MESSAGE), _clean("".join(lines), LONGEST_TRACEBACK))
-
-
-def _from_the_task_on(trace: TracebackType | None) -> TracebackType | None:
-    """Without the frames that lead to the task, which say nothing of what went wrong in it."""
-    inner = trace
-    while inner is not None and inner.tb_frame.f_globals.get("__name__", "").startswith("semel.engines."):
-        inner = inner.tb_next
-    return inner or trace
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as broken:
-        return f"(its message cannot be read: {type(broken).__name__})"
-
-
-def _clean(text: str, most: int) -> str:
-    text = text.encode("utf-8", "backslashreplace").decode()
-    return (
-        text if len(text) <= most else f"{text[: most // 2]}\n… {len(text) - most:,} characters …\n{text[-most // 2 :]}"
-    )
+        return describe(error, f"ran longer than its timeout of {task.timeout.total_seconds():g} s")
+    return describe(error)

@@ -27,6 +27,8 @@ class Claim(Struct, frozen=True):
     kind: str
     root: str
     """The first execution of a chain of redrives."""
+    parent: str | None = None
+    """The workflow that asked for it."""
 
 
 @dataclass(slots=True)

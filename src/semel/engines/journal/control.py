@@ -12,20 +12,70 @@ _TRIES = 10
 def cancel(namespace: str, id_: str) -> Script[Status | None]:
     """Cancel what waits, ask what runs. The status afterwards, None if there is no such execution."""
     for _ in range(_TRIES):
+        rows = yield Ask("flow_kind", (namespace, id_))
+        if not rows:
+            return None
+        kind, status, flows, begun = rows[0]
+        if Status(status).terminal:
+            return Status(status)
+        if kind != "task" and flows and begun:
+            yield Each("deliver", [(id_, "cancel", "", None, None, None)])
+            return Status.RUNNING
         waiting = yield Ask("withdraw", (id_,))
         if waiting:
             yield Each("end", [(id_, Status.CANCELLED.value, None, waiting[0][0])])
+            if kind != "task":
+                yield from close([id_])
             return Status.CANCELLED
+        if kind != "task":
+            yield Each("deliver", [(id_, "cancel", "", None, None, None)])
+            return Status.RUNNING
         if (yield Ask("ask_to_stop", (id_,))):
             return Status.RUNNING
-        rows = yield Ask("outcome", (namespace, id_))
-        if not rows:
-            return None
-        status = Status(rows[0][0])
-        if status.terminal:
-            return status
         # It changed hands between two statements; look again.
     return Status.PENDING
+
+
+@procedure(Line.CONTROL)
+def terminate(namespace: str, id_: str, error: bytes) -> Script[Status | None]:
+    """End a flow at once, wherever it is; its code hears nothing of it. Who runs it finds its claim gone."""
+    rows = yield Ask("flow_kind", (namespace, id_))
+    if not rows:
+        return None
+    kind, status, *_ = rows[0]
+    if kind == "task" or Status(status).terminal:
+        return Status(status)
+    yield from _terminate(id_, error)
+    return Status.CANCELLED
+
+
+def _terminate(id_: str, error: bytes | None) -> Script[None]:
+    yield Ask("lock_flows", ([id_],))
+    taken = yield Ask("evict", (id_,))
+    yield Each("end", [(id_, Status.CANCELLED.value, error, taken[0][0] if taken else 0)])
+    yield from close([id_])
+
+
+def close(ids: list[str]) -> Script[None]:
+    """Flows have ended: they take nothing in any more, and their children go the way that was agreed."""
+    children = yield Each("children_of", [(id_,) for id_ in ids])
+    yield Each("close_flows", [(id_,) for id_ in ids])
+    for child, on_close in children:
+        if on_close == "terminate":
+            yield from _terminate(child, None)
+        else:
+            yield Each("deliver", [(child, "cancel", "", None, None, None)])
+
+
+@procedure(Line.CONTROL)
+def deliver(namespace: str, row: Row) -> Script[Status | None]:
+    """Put something into the inbox of a flow. The status if it has ended, None if there is no such execution."""
+    rows = yield Ask("flow_kind", (namespace, row[0]))
+    if not rows:
+        return None
+    if (yield Each("deliver", [row])):
+        return Status.RUNNING
+    return Status((yield Ask("flow_kind", (namespace, row[0])))[0][1])
 
 
 @procedure(Line.CONTROL)

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from semel.contract.lifecycle import Status
 from semel.contract.rates import parse_rate
-from semel.contract.records import Execution, Suppressed
+from semel.contract.records import ErrorInfo, Execution, Suppressed
 from semel.define.registry import Registry
 from semel.engine.protocol import (
     Admission,
@@ -33,7 +33,7 @@ from semel.engines.journal.script import Store
 from semel.engines.journal.times import from_micros, micros, span
 from semel.engines.journal.worker import JournalWorker
 from semel.errors import EngineUnavailable, MigrationNeeded
-from semel.settings import QueueSettings, WorkerSettings
+from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.journal")
 POLL = 1.0
@@ -157,9 +157,43 @@ class JournalEngine:
         status = await persistently(self._store.run, control.cancel, self._namespace, id)
         if status is Status.RUNNING:
             self._hub.cancel(id)
+            self._hub.news([id])
+            self._hub.work(())
         elif status is Status.CANCELLED:
             self._hub.done([id])
         return status
+
+    async def signal(self, id: str, name: str, payload: bytes | None, key: str | None) -> Status | None:
+        """See Engine."""
+        await self.open()
+        status = await self._store.run(control.deliver, self._namespace, (id, "signal", name, key, payload, None))
+        self._hub.news([id])
+        self._hub.work(())
+        return status
+
+    async def terminate(self, id: str, why: str) -> Status | None:
+        """See Engine."""
+        await self.open()
+        error = reading.dump_error(ErrorInfo("semel.Terminated", why))
+        status = await persistently(self._store.run, control.terminate, self._namespace, id, error)
+        self._hub.done([id])
+        self._hub.news([id])
+        return status
+
+    async def published(self, id: str, name: str) -> bytes | None:
+        """See Engine."""
+        await self.open()
+        return await persistently(self._store.run, reading.published, id, name)
+
+    async def attributes(self, id: str) -> dict[str, str]:
+        """See Engine."""
+        await self.open()
+        return await persistently(self._store.run, reading.attributes, id)
+
+    async def journal(self, id: str) -> list[bytes]:
+        """See Engine."""
+        await self.open()
+        return await persistently(self._store.run, reading.journal_of, self._namespace, id)
 
     async def redrive(self, id: str, new_id: str) -> str | None:
         """See Engine."""
@@ -213,7 +247,7 @@ class JournalEngine:
             for id_, name, queues, started, expires, _ in rows
         ]
 
-    def worker(self, registry: Registry, queues: Sequence[str] | None, settings: WorkerSettings) -> Worker:
+    def worker(self, registry: Registry, queues: Sequence[str] | None, settings: Settings) -> Worker:
         """See Engine."""
         return JournalWorker(
             self._store,
@@ -222,7 +256,7 @@ class JournalEngine:
             registry,
             queues,
             settings,
-            self._max_payload,
+            self._lanes,
             self._ready_to_serve,
         )
 

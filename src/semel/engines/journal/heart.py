@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from semel.define.context import Running
+from semel.define.task import Task
 from semel.engines.journal.cleaning import clean
 from semel.engines.journal.leasing import (
     MOST_AT_ONCE,
@@ -87,7 +88,8 @@ class Heart:
         for claim, running, task in list(self._worker.running.values()):
             if claim.execution in wanted and not running.cancelled:
                 running.cancelled = True
-                if self._worker.registry[claim.name].is_async:
+                definition = self._worker.registry.get(claim.name)
+                if isinstance(definition, Task) and definition.is_async:
                     task.cancel()
 
     async def beat(self) -> None:
@@ -112,6 +114,7 @@ class Heart:
                 await worker.store.relisten()
             worker.wake.set()
         self._idle_at_last_beat = not worker.running
+        worker.flows.news(())
         if time.monotonic() >= self._clean_at:
             await self._clean()
         await self._rest(state)

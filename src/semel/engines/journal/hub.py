@@ -14,6 +14,7 @@ class Hub:
         self.on_work: list[Callable[[Iterable[int]], None]] = []
         self.on_due: list[Callable[[int], None]] = []
         self.on_cancel: list[Callable[[str], None]] = []
+        self.on_news: list[Callable[[Iterable[str]], None]] = []
         self._waiting: dict[str, set[asyncio.Event]] = {}
 
     def work(self, lanes: Iterable[int]) -> None:
@@ -31,6 +32,11 @@ class Hub:
         for tell in self.on_cancel:
             tell(id)
 
+    def news(self, ids: Iterable[str]) -> None:
+        """Something came for these flows; no ids means: for some flow."""
+        for tell in self.on_news:
+            tell(ids)
+
     def done(self, ids: Iterable[str]) -> None:
         """These executions have ended."""
         if self._waiting:
@@ -42,6 +48,7 @@ class Hub:
         """Something happened elsewhere: everybody has a look."""
         self.work(())
         self.cancel("")
+        self.news(())
         self.done(self._waiting)
 
     @contextmanager

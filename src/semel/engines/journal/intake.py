@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from semel.contract.rates import Rate, parse_rate
 from semel.engines.journal.claiming import Claim, Gate, Lane, claim, claim_guarded, load_lanes
 from semel.engines.journal.control import wake
+from semel.engines.journal.lanes import FLOWS
 from semel.engines.journal.times import span
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class Intake:
         self._steps = self._plan(lanes.values())
 
     def _gate(self, lane: Lane, rate: str | None, concurrency: int | None) -> Gate | None:
+        if lane.task == FLOWS:
+            return None
         rates: list[tuple[str, Rate]] = []
         if rate is not None and parse_rate(rate).count:
             rates.append((f"queue:{lane.queue}", parse_rate(rate)))

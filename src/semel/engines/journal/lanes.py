@@ -6,6 +6,8 @@ from semel.engine.protocol import Start
 from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Ask, Line, Script, Store, procedure
 
+FLOWS = "@flows"
+"""Lanes of workflows and entities: limits of a queue are for its tasks, not for turns."""
 LaneKey = tuple[str, int, str, bool, bool]
 """(queue, priority, task with a rate limit of its own or "", keyed, suspect)"""
 
@@ -35,10 +37,11 @@ class Lanes:
 
     async def of(self, request: Start) -> int:
         """The lane a request goes to."""
+        own = request.name if request.rate_limited else ""
         key = (
             request.queue,
             request.priority,
-            request.name if request.rate_limited else "",
+            own if request.kind == "task" else FLOWS,
             request.concurrency_key is not None,
             False,
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
+from semel.engines.journal.control import close
 from semel.engines.journal.lanes import lane_id
 from semel.engines.journal.reading import dump_error
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
@@ -56,8 +57,10 @@ def find_cancelled(worker: int, held: list[Row]) -> Script[list[str]]:
 
 @procedure(Line.CONTROL, atomic=True)
 def promote(limit: int) -> Script[list[int]]:
-    """Make due tasks ready; their lanes, one for each task."""
-    return [int(row[0]) for row in (yield Ask("promote", (limit,))) if row[0]]
+    """Make due tasks and flows ready; their lanes, one for each."""
+    tasks = yield Ask("promote", (limit,))
+    flows = yield Ask("promote_flows", (limit,))
+    return [int(row[0]) for row in (*tasks, *flows) if row[0]]
 
 
 @procedure(Line.CONTROL)
@@ -104,6 +107,7 @@ def _take_back(dead: dict[int, str], counted: bool = True) -> Script[list[int]]:
             back.append((lane, execution, name, attempt, most, crashes + 1, concurrency_key))
     for at in range(0, len(ended), ENDED_AT_ONCE):
         yield Each("end", ended[at : at + ENDED_AT_ONCE])
+        yield from close([row[0] for row in ended[at : at + ENDED_AT_ONCE]])
     if back:
         yield Each("put_back", back)
     return [row[0] for row in back]

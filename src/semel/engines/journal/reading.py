@@ -116,3 +116,22 @@ def overview(namespace: str) -> Script[tuple[list[Row], list[Row], list[Row]]]:
 def clock() -> Script[int]:
     """The time by the database."""
     return int((yield Ask("clock"))[0][0])
+
+
+@procedure(Line.READ, atomic=True)
+def published(id_: str, name: str) -> Script[bytes | None]:
+    """A value that a workflow has published."""
+    rows = yield Ask("published", (id_, name))
+    return bytes(rows[0][0]) if rows else None
+
+
+@procedure(Line.READ, atomic=True)
+def attributes(id_: str) -> Script[dict[str, str]]:
+    """The search attributes of a workflow."""
+    return {name: value for name, value in (yield Ask("attributes", (id_,)))}
+
+
+@procedure(Line.READ, atomic=True)
+def journal_of(namespace: str, id_: str) -> Script[list[bytes]]:
+    """The rows of a journal."""
+    return [bytes(row[1]) for row in (yield Ask("journal_of", (namespace, id_)))]

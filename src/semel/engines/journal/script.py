@@ -14,6 +14,8 @@ from enum import Enum
 from importlib import resources
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
+from semel.errors import InvalidValue
+
 T = TypeVar("T")
 P = ParamSpec("P")
 Row = tuple[Any, ...]
@@ -44,7 +46,18 @@ class Raw:
     text: str
 
 
-Statement = Ask | Each | Raw
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A function of the user's that runs in the transaction, between the script's own statements.
+
+    Gives one row, (value, None) or (None, the error); what a function wrote that raised is rolled back.
+    """
+
+    name: str
+    do: Callable[[Any], Any]
+
+
+Statement = Ask | Each | Raw | Work
 Script = Generator[Statement, list[Any], T]
 
 
@@ -100,6 +113,9 @@ class Listener(Protocol):
     def cancel(self, id: str) -> None:
         """Someone wants this execution cancelled."""
 
+    def news(self, ids: Iterable[str]) -> None:
+        """Something came for these flows while they are awake."""
+
     def stirred(self) -> None:
         """Something changed; who knows what."""
 
@@ -129,6 +145,13 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Let go of the database."""
+
+
+def refuse_control(sql: str) -> None:
+    """Within someone else's transaction nobody begins or ends one."""
+    first = sql.lstrip().partition(" ")[0].rstrip(";").lower()
+    if first in ("begin", "commit", "end", "rollback", "savepoint", "release", "start", "abort"):
+        raise InvalidValue(f"{first.upper()} in ctx.transaction(): the transaction is Semel's, and ends by itself.")
 
 
 def load_queries(package: str) -> dict[str, str]:

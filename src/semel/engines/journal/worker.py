@@ -17,17 +17,20 @@ from semel.define.registry import Registry
 from semel.engines.journal.attempt import Interrupted, attempt
 from semel.engines.journal.claiming import Claim, release, release_strays
 from semel.engines.journal.coalesce import Coalescer
+from semel.engines.journal.flows import Flows
 from semel.engines.journal.heart import Heart
 from semel.engines.journal.hub import Hub
 from semel.engines.journal.intake import Intake
+from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.leasing import register, retire
 from semel.engines.journal.patience import pause, persistently
 from semel.engines.journal.script import Store
 from semel.engines.journal.settling import MOST_AT_ONCE, Ending, put_off, settle
 from semel.engines.journal.threads import Threads
 from semel.engines.journal.times import micros
+from semel.engines.journal.turning import unpark
 from semel.errors import EngineError, EngineUnavailable, LeaseLost
-from semel.settings import WorkerSettings
+from semel.settings import Settings
 
 log = logging.getLogger("semel.worker")
 UNSETTLED_MOST = 2000
@@ -40,24 +43,26 @@ class JournalWorker:
 
     def __init__(
         self, store: Store, namespace: str, hub: Hub, registry: Registry, queues: Sequence[str] | None,
-        settings: WorkerSettings, max_payload: int, prepare: Callable[[], Awaitable[None]],
+        settings: Settings, lanes: Lanes, prepare: Callable[[], Awaitable[None]],
     ) -> None:  # fmt: skip
         self.store = store
         self.namespace = namespace
         self.hub = hub
         self.registry = registry
-        self.settings = settings
+        self.app_settings = settings
+        self.settings = settings.worker
         self.queues = None if queues is None else list(queues)
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.id = 0
         self.running: dict[int, tuple[Claim, Running, asyncio.Task[None]]] = {}
         self.intake = Intake(self)
         self.heart = Heart(self)
-        self._max_payload = max_payload
+        self.flows = Flows(self, lanes)
         self._prepare = prepare
         self._settling: Coalescer[Ending, bool] = Coalescer(self._settle, MOST_AT_ONCE, _weight)
         self._writing: list[Ending] = []
         self._unsettled = 0
+        self._runs_flows = any(one.kind != "task" for one in registry)
         self._strays = False
         """A claim did not come to a good end: the database may count tasks as ours that we do not know of."""
         self._threads: Threads | None = None
@@ -71,8 +76,8 @@ class JournalWorker:
 
     @property
     def names(self) -> list[str]:
-        """The tasks that this worker can run."""
-        return [task.name for task in self.registry]
+        """The tasks and workflows that this worker can run."""
+        return [one.name for one in self.registry]
 
     @property
     def busy(self) -> list[Running]:
@@ -100,6 +105,9 @@ class JournalWorker:
             self.hub.on_work.append(self._work_came)
             self.hub.on_due.append(self.heart.due)
             self.hub.on_cancel.append(self.heart.cancel_came)
+            self.hub.on_news.append(self.flows.news)
+            if flows := [one.name for one in self.registry if one.kind != "task"]:
+                await persistently(self.store.run, unpark, flows)
             self._loops = {
                 "claim": asyncio.create_task(self._forever("claim", self._claim_once)),
                 "heart": asyncio.create_task(self._forever("heart", self.heart.beat)),
@@ -140,6 +148,10 @@ class JournalWorker:
         self.intake.hold_only(())
         await self.enlist()
         self.wake.set()
+
+    def hopeless(self, failures: int) -> bool:
+        """Is it time to give up writing? Only a worker that is asked to stop ever does."""
+        return self._stopping and failures > 20
 
     def _work_came(self, lanes: Iterable[int]) -> None:
         if self.intake.concerns(lanes):
@@ -189,18 +201,30 @@ class JournalWorker:
         running = Running(
             claim.execution, claim.key, claim.name, claim.kind, self.namespace, self.intake.queue_of(claim.lane),
             claim.attempt, claim.max_attempts, claim.generation, claim.seq, bool(claim.cancel),
-            _root=claim.root, _note=self.heart.note,
+            parent_workflow_id=claim.parent, _root=claim.root, _note=self.heart.note,
         )  # fmt: skip
-        task = asyncio.create_task(self._run(claim, running))
+        run = self._run if claim.kind == "task" else self._hold
+        task = asyncio.create_task(run(claim, running))
         self.running[claim.seq] = (claim, running, task)
 
+    async def _hold(self, claim: Claim, running: Running) -> None:
+        """A flow has the place of a task for as long as it does something."""
+        try:
+            await self.flows.hold(claim, running)
+        finally:
+            if self.running.get(claim.seq, (None,))[0] is claim and not running.stopping:
+                del self.running[claim.seq]
+        self.wake.set()
+        with contextlib.suppress(EngineUnavailable):
+            await self.intake.freed([claim])
+
     async def _run(self, claim: Claim, running: Running) -> None:
-        task = self.registry[claim.name]
+        task = self.registry.task(claim.name)
         try:
             if running.cancelled:
                 ending = Ending(claim, Status.CANCELLED)
             else:
-                ending = await attempt(task, claim, running, self._pool, self._max_payload)
+                ending = await attempt(task, claim, running, self.threads, self.app_settings.max_payload)
         except Interrupted:
             return
         finally:
@@ -220,7 +244,7 @@ class JournalWorker:
             self._strays = True  # its claim is given back with those that nobody knows of
             self.wake.set()
 
-    def _pool(self) -> Threads:
+    def threads(self) -> Threads:
         if self._threads is None:
             self._threads = Threads(self.settings.concurrency)
         return self._threads
@@ -241,7 +265,7 @@ class JournalWorker:
                     break
                 except EngineError as error:
                     failures += 1
-                    if worker != self.id or (self._stopping and failures > 20):
+                    if worker != self.id or self.hopeless(failures):
                         raise
                     log.warning("cannot write results, trying again: %s", error.message)
                     await asyncio.sleep(pause(failures))
@@ -253,6 +277,8 @@ class JournalWorker:
                     ending.claim.execution, ending.claim.seq,
                 )  # fmt: skip
         self.hub.done([e.claim.execution for e in endings])
+        if self._runs_flows and any(e.claim.parent or e.claim.key for e in final):
+            self.hub.work(())  # a flow may have waited for one of them
         for ending in again:
             self.heart.due_in(ending.retry_in or 0.0)
         with contextlib.suppress(EngineUnavailable):  # the results are in; others look by themselves before long
@@ -290,6 +316,8 @@ class JournalWorker:
         self.hub.on_work.remove(self._work_came)
         self.hub.on_due.remove(self.heart.due)
         self.hub.on_cancel.remove(self.heart.cancel_came)
+        self.hub.on_news.remove(self.flows.news)
+        self.flows.close()
         rows = [(claim.lane, claim.seq) for claim, _, _ in interrupted]
         if rows:
             await persistently(self.store.run, release, self.id, rows)

@@ -14,7 +14,7 @@ from semel.engines.journal.script import Listener
 from semel.engines.postgres.wire import LOST, connect
 
 log = logging.getLogger("semel.postgres")
-CHANNELS: Final = ("semel_work", "semel_later", "semel_done", "semel_cancel")
+CHANNELS: Final = ("semel_work", "semel_later", "semel_done", "semel_cancel", "semel_news")
 
 
 class Ear:
@@ -74,6 +74,8 @@ class Ear:
                 self._listener.done(payload.split(","))
             case "semel_cancel":
                 self._listener.cancel(payload)
+            case "semel_news":
+                self._listener.news([payload])
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -18,11 +18,13 @@ from semel.engines.journal.script import (
     Script,
     Statement,
     Tap,
+    Work,
     load_migrations,
     load_queries,
 )
 from semel.engines.postgres.ear import Ear
 from semel.engines.postgres.wire import LOST, PLANS, Wire
+from semel.engines.postgres.work import work_in
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -104,6 +106,8 @@ class PostgresStore:
             case Raw(_, text):
                 await connection.execute(text)
                 return []
+            case Work(_, do):
+                return [await work_in(connection, do)]
 
     async def listen(self, listener: Listener) -> None:
         """Hear of what other processes commit."""

@@ -16,7 +16,8 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from semel.engines.journal.script import Each, Line, Procedure, Raw, Row, Script, Statement, Tap, load_queries
+from semel.engines.journal.script import Each, Line, Procedure, Raw, Row, Script, Statement, Tap, Work, load_queries
+from semel.engines.sqlite.work import work_in
 from semel.errors import EngineError, EngineUnavailable, MigrationNeeded
 
 MOST_JOBS: Final = 500
@@ -220,6 +221,8 @@ class Scribe(threading.Thread):
 
     def _execute(self, statement: Statement) -> list[Any]:
         bound: tuple[Any, ...]
+        if isinstance(statement, Work):
+            return [work_in(self._db, statement.do)]
         if isinstance(statement, Raw):
             return self._db.execute(statement.text).fetchall()
         if isinstance(statement, Each):

@@ -22,7 +22,7 @@ with me as materialized (
   returning r.lane, r.seq, r.execution, r.attempt, r.max_attempts, r.cancel
 )
 select t.lane, t.seq, t.execution, t.attempt, t.max_attempts, t.cancel, x.name, x.key, x.generation, x.input,
-       x.kind, coalesce(x.root_id, x.id)
+       x.kind, coalesce(x.root_id, x.id), x.parent_id
   from taken t join semel_execution x on x.id = t.execution
 
 -- name: keyed_heads
@@ -55,7 +55,7 @@ with me as materialized (
   returning r.lane, r.seq, r.execution, r.attempt, r.max_attempts, r.cancel
 )
 select t.lane, t.seq, t.execution, t.attempt, t.max_attempts, t.cancel, x.name, x.key, x.generation, x.input,
-       x.kind, coalesce(x.root_id, x.id)
+       x.kind, coalesce(x.root_id, x.id), x.parent_id
   from taken t join semel_execution x on x.id = t.execution
 
 -- name: release

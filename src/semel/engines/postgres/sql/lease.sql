@@ -5,12 +5,13 @@ values ($1, $2, $3, (select semel_now()), (select semel_now()) + $4::bigint) ret
 
 -- name: pulse
 -- Renew the lease and look around, in one statement: (worker, lease, lanes, names). No row: the lease is lost.
--- Gives: now, the next lease of another to run out, the next delayed task, the next slip, is there work,
+-- Gives: now, the next lease of another to run out, the next delayed task or sleeping flow, the next slip, is there work,
 -- how lanes and limits look.
 update semel_worker w set expires_at = (select semel_now()) + $2::bigint where w.id = $1
 returning (select semel_now()),
   (select min(o.expires_at) from semel_worker o where o.id <> $1),
-  (select d.due_at from semel_later d order by d.due_at limit 1),
+  least((select d.due_at from semel_later d order by d.due_at limit 1),
+        (select f.due_at from semel_flow f where f.due_at is not null order by f.due_at limit 1)),
   (select s.due_at from semel_slip s order by s.due_at limit 1),
   exists (select from unnest($3::int[]) as l(lane) cross join lateral (
             select 1 from semel_ready r where r.lane = l.lane and r.owner is null and r.name = any($4)

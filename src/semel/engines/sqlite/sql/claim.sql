@@ -9,7 +9,7 @@ select id, queue, priority, task, keyed, suspect from semel_lane
 -- SQLite: the transaction holds the only write lock, so reading first and writing then takes the same rows;
 -- a cross join is never reordered, so that lanes come in their order, and the index gives seqs in theirs.
 select r.lane, r.seq, r.execution, r.attempt + 1, r.max_attempts, r.cancel, x.name, x.key, x.generation, x.input,
-       x.kind, coalesce(x.root_id, x.id)
+       x.kind, coalesce(x.root_id, x.id), x.parent_id
   from semel_ready r join semel_execution x on x.id = r.execution
  where r.seq in (
    select c.seq from json_each(?2) l cross join semel_ready c indexed by semel_ready_lane
@@ -47,7 +47,7 @@ select f.seq, f.concurrency_key from first f join semel_ready r on r.seq = f.seq
 -- name: claim_these
 -- Take these tasks of one lane, if they are still free: worker, lane, seqs.
 select r.lane, r.seq, r.execution, r.attempt + 1, r.max_attempts, r.cancel, x.name, x.key, x.generation, x.input,
-       x.kind, coalesce(x.root_id, x.id)
+       x.kind, coalesce(x.root_id, x.id), x.parent_id
   from semel_ready r join semel_execution x on x.id = r.execution
  where r.lane = ?2 and r.seq in (select value from json_each(?3)) and r.owner is null
    and exists (select 1 from semel_worker w where w.id = ?1);

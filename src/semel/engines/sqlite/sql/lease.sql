@@ -5,12 +5,14 @@ values (?1, ?2, ?3, semel_now(), semel_now() + ?4) returning id
 
 -- name: pulse
 -- Renew the lease and look around, in one statement: (worker, lease, lanes, names). No row: the lease is lost.
--- Gives: now, the next lease of another to run out, the next delayed task, the next slip, is there work,
+-- Gives: now, the next lease of another to run out, the next delayed task or sleeping flow, the next slip, is there work,
 -- how lanes and limits look.
 update semel_worker set expires_at = semel_now() + ?2 where id = ?1
 returning semel_now(),
   (select min(o.expires_at) from semel_worker o where o.id <> ?1),
-  (select d.due_at from semel_later d order by d.due_at limit 1),
+  (select min(due_at) from (
+     select min(d.due_at) as due_at from semel_later d
+     union all select min(f.due_at) from semel_flow f where f.due_at is not null)),
   (select s.due_at from semel_slip s order by s.due_at limit 1),
   exists (select 1 from semel_ready r where r.lane in (select value from json_each(?3)) and r.owner is null
             and r.name in (select value from json_each(?4))),

@@ -1,0 +1,120 @@
+"""From a call to a request: everything is validated at the door."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from semel.contract.decision import Reuse
+from semel.contract.durations import Duration, parse_duration
+from semel.contract.fingerprint import fingerprint
+from semel.contract.keys import check_key, check_name
+from semel.contract.retention import TASK_RETENTION, WORKFLOW_RETENTION, Keeping, keeping
+from semel.define.task import Call, Task, check_priority
+from semel.define.workflow import Workflow, WorkflowCall
+from semel.engine.ids import new_id
+from semel.engine.protocol import Start
+from semel.errors import InvalidValue
+from semel.settings import QueueSettings, Settings
+
+_NO_QUEUE = QueueSettings()
+
+
+def request(
+    settings: Settings, task: Task[..., Any] | Call[Any], args: tuple[Any, ...], kwargs: dict[str, Any], *,
+    task_id: str | None, on_duplicate: str = "return", reuse: str = "failed_only", priority: int | None = None,
+    delay: Duration | None = None, run_at: datetime | None = None, queue: str | None = None,
+) -> Start:  # fmt: skip
+    """A request for one execution of a task."""
+    if isinstance(task, Call):
+        _no_more(args, kwargs, "enqueue(charge.call(...))")
+        bound, task = task.bound, task.task
+    elif isinstance(task, Task):
+        bound = task.shape.bind(args, kwargs)
+    else:
+        raise InvalidValue(f"{task!r} is not a task: decorate it with @app.task.")
+    key = None if task_id is None else check_key(task_id)
+    return _start(settings, task, bound, key, on_duplicate, reuse, priority, delay, run_at, queue)
+
+
+def workflow_request(
+    settings: Settings, workflow: Workflow[..., Any] | WorkflowCall[Any], args: tuple[Any, ...],
+    kwargs: dict[str, Any], *, workflow_id: str, on_duplicate: str = "return", reuse: str = "failed_only",
+    priority: int | None = None, delay: Duration | None = None, run_at: datetime | None = None,
+    queue: str | None = None,
+) -> Start:  # fmt: skip
+    """A request for one execution of a workflow."""
+    if isinstance(workflow, WorkflowCall):
+        _no_more(args, kwargs, "start_workflow(process_order.call(...))")
+        bound, workflow = workflow.bound, workflow.workflow
+    elif isinstance(workflow, Workflow):
+        bound = workflow.shape.bind(args, kwargs)
+    else:
+        raise InvalidValue(f"{workflow!r} is not a workflow: decorate it with @app.workflow.")
+    key = check_key(workflow_id, "workflow_id")
+    return _start(settings, workflow, bound, key, on_duplicate, reuse, priority, delay, run_at, queue)
+
+
+def _no_more(args: tuple[Any, ...], kwargs: dict[str, Any], form: str) -> None:
+    if args or kwargs:
+        raise TypeError(f"a call already carries its arguments: {form} takes only options.")
+
+
+def _start(
+    settings: Settings, task: Task[..., Any] | Workflow[..., Any], bound: dict[str, Any], key: str | None,
+    on_duplicate: str, reuse: str, priority: int | None, delay: Duration | None, run_at: datetime | None,
+    queue: str | None,
+) -> Start:  # fmt: skip
+    if on_duplicate not in ("return", "raise"):
+        raise InvalidValue(f"on_duplicate={on_duplicate!r}: use 'return' or 'raise'.")
+    payload = task.shape.encode_input(bound, settings.max_payload)
+    queue = task.queue if queue is None else check_name(queue, "queue")
+    of_queue = settings.queues.get(queue, _NO_QUEUE)
+    keep = _keeping(task.retention, task.dedup_window, of_queue.retention, of_queue.dedup_window, task.kind)
+    return Start(
+        id=new_id(),
+        kind=task.kind,
+        name=task.name,
+        key=key,
+        queue=queue,
+        priority=task.priority if priority is None else check_priority(priority),
+        payload=payload,
+        fingerprint=fingerprint(task.name, payload),
+        reuse=_reuse(reuse),
+        max_attempts=task.retry.max_attempts,
+        retention=keep.retention,
+        window=keep.window,
+        delay=None if delay is None else parse_duration(delay, "delay"),
+        run_at=_instant(run_at, delay),
+        rate_limited=task.rate_limit is not None,
+        concurrency_key=task.concurrency_key_of(bound),
+    )
+
+
+@cache
+def _keeping(
+    retention: timedelta | None, window: timedelta | None, of_queue: timedelta | None, window_of_queue: timedelta | None,
+    kind: str,
+) -> Keeping:  # fmt: skip
+    """Its own first, then its queue's; an app has few combinations, and asks for them all the time."""
+    default = TASK_RETENTION if kind == "task" else WORKFLOW_RETENTION
+    return keeping((retention, window), (of_queue, window_of_queue), (default, None))
+
+
+@cache
+def _reuse(reuse: str) -> Reuse:
+    try:
+        return Reuse(reuse)
+    except ValueError:
+        raise InvalidValue(f"reuse={reuse!r}: use 'failed_only', 'reject' or 'always'.") from None
+
+
+def _instant(run_at: datetime | None, delay: Duration | None) -> datetime | None:
+    if run_at is None:
+        return None
+    if delay is not None:
+        raise InvalidValue("give delay or run_at, not both.")
+    if not isinstance(run_at, datetime) or run_at.tzinfo is None:
+        raise InvalidValue(f"run_at={run_at!r} has no time zone: give one, such as datetime.now(UTC) + ….")
+    return run_at

@@ -1,0 +1,69 @@
+"""From a turn to the rows that are written of it."""
+
+from __future__ import annotations
+
+from semel.engine.protocol import Start
+from semel.engines.journal.claiming import Claim
+from semel.engines.journal.lanes import Lanes
+from semel.engines.journal.script import Row
+from semel.engines.journal.times import micros
+from semel.engines.journal.turning import Birth, Commit
+from semel.flow import entries, snapshot
+from semel.flow.commands import Command, Kind
+from semel.flow.instance import Instance, Turn
+
+_EXECUTIONS = (Kind.TASK, Kind.WORKFLOW)
+
+
+async def commit_of(lanes: Lanes, claim: Claim, instance: Instance, turn: Turn, *, rests: bool) -> Commit:
+    """All that a turn leaves behind. `rests`: nothing of it runs here any more."""
+    flow = claim.execution
+    made = Commit(claim.lane, claim.seq, flow, instance.position + 1)
+    if turn.entries:
+        made.body = entries.dump(turn.entries)
+    made.consumed = [(row,) for row in turn.consumed]
+    unborn = {command.number for command in turn.dropped}
+    for command in turn.commands:
+        await _carry_out(lanes, made, command, unborn)
+    born = {birth.command for birth in made.births}
+    made.stops = [
+        c.ref for c in turn.dropped if c.kind in _EXECUTIONS and c.ref is not None and c.number not in born
+        and c.start is not None
+    ]  # fmt: skip
+    if turn.again is not None:
+        made.restart = snapshot.dump(turn.again)
+    elif turn.ended is not None:
+        made.ended = (turn.ended.status, turn.ended.output, turn.ended.error)
+    else:
+        made.rests = rests
+        made.due = turn.due
+    return made
+
+
+async def _carry_out(lanes: Lanes, made: Commit, command: Command, unborn: set[int]) -> None:
+    match command.kind:
+        case Kind.TASK | Kind.WORKFLOW if command.start is not None:
+            if command.number not in unborn:
+                row = row_of(command.start, await lanes.of(command.start))
+                made.births.append(Birth(command.number, row, command.start.reuse, command.waits, command.on_close))
+        case Kind.WORKFLOW:
+            made.joins.append((command.ref or "", command.number))
+        case Kind.PUBLISH:
+            made.published.append((made.execution, command.name, command.payload))
+        case Kind.ATTRIBUTE:
+            made.attributes.append((made.execution, command.name, command.mark))
+        case Kind.SEND:
+            made.sends.append((command.ref, "signal", command.name, command.mark or None, command.payload, None))
+        case Kind.CANCEL:
+            made.sends.append((command.ref, "cancel", "", None, None, None))
+        case _:
+            pass
+
+
+def row_of(start: Start, lane: int) -> Row:
+    """A request as a row for `admit_children`, up to the parent."""
+    return (
+        start.id, start.kind, start.name, start.key, lane, 0, None, start.fingerprint, start.payload,
+        start.max_attempts, start.concurrency_key, micros(start.retention), micros(start.window),
+        None if start.delay is None else micros(start.delay), None, start.root,
+    )  # fmt: skip

@@ -1,0 +1,351 @@
+"""The part of a worker that runs flows: loads them, lets them take their turns, and keeps those that rest in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from semel.contract.records import ErrorInfo
+from semel.define.context import Running
+from semel.engine.outcomes import describe
+from semel.engines.journal.claiming import Claim
+from semel.engines.journal.coalesce import Coalescer
+from semel.engines.journal.commits import commit_of
+from semel.engines.journal.inbox import arrivals_of
+from semel.engines.journal.lanes import Lanes
+from semel.engines.journal.patience import pause, persistently
+from semel.engines.journal.performing import Performer
+from semel.engines.journal.reading import dump_error
+from semel.engines.journal.script import Row
+from semel.engines.journal.turning import Commit, Verdict, commit, load, park, record, transact
+from semel.errors import EngineError, Forbidden, InputError, NonDeterminism
+from semel.flow import entries, snapshot
+from semel.flow.commands import Command, Kind
+from semel.flow.instance import Arrival, Identity, Instance
+from semel.flow.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from semel.engines.journal.worker import JournalWorker
+
+log = logging.getLogger("semel.workflow")
+MOST_AT_ONCE = 200
+LONG = 5_000
+"""Entries in a journal from which on a workflow is told to continue as new."""
+PARKED_FIRST, PARKED_MOST = 5.0, 300.0
+"""Seconds after which a parked flow is tried again: doubling, up to the second."""
+
+
+class Held:
+    """A flow that this worker has claimed."""
+
+    def __init__(self, claim: Claim, running: Running) -> None:
+        self.claim = claim
+        self.running = running
+        self.arrived: list[Arrival] = []
+        self.news = False
+        """Something may have come for it from outside."""
+        self.steps: dict[int, asyncio.Task[None]] = {}
+        self._bell: asyncio.Future[None] | None = None
+
+    def ring(self) -> None:
+        """There is something to do."""
+        if self._bell is not None and not self._bell.done():
+            self._bell.set_result(None)
+
+    async def wait(self, seconds: float | None) -> None:
+        """Until something has arrived, or so many seconds have passed."""
+        if self.arrived or self.news:
+            return
+        loop = asyncio.get_running_loop()
+        self._bell = loop.create_future()
+        alarm = None if seconds is None else loop.call_later(seconds, self.ring)
+        try:
+            await self._bell
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+
+class Flows:
+    """The flows of one worker."""
+
+    def __init__(self, worker: JournalWorker, lanes: Lanes) -> None:
+        self._worker = worker
+        self._lanes = lanes
+        self._held: dict[str, Held] = {}
+        self._cache: OrderedDict[str, Instance] = OrderedDict()
+        self._commits: Coalescer[Commit, Verdict] = Coalescer(self._write, MOST_AT_ONCE, _weight)
+        self._loads: Coalescer[Row, _Loaded] = Coalescer(self._load_many, MOST_AT_ONCE)
+        self._performer = Performer(worker)
+
+    def news(self, ids: Iterable[str]) -> None:
+        """Something came for these flows; no ids means: for some flow."""
+        known = list(ids)
+        for id_ in known or list(self._held):
+            held = self._held.get(id_)
+            if held is not None:
+                held.news = True
+                held.ring()
+
+    async def hold(self, claim: Claim, running: Running) -> None:
+        """Take turns with a flow until it rests or ends. Cancelled: the worker stops, and gives it back."""
+        held = Held(claim, running)
+        self._held[claim.execution] = held
+        instance: Instance | None = None
+        kept = False
+        try:
+            instance, kept = await self._take_turns(held)
+        except _Gone:
+            log.warning("flow %s (token %s) was taken over by another worker", claim.execution, claim.seq)
+        finally:
+            del self._held[claim.execution]
+            for task in held.steps.values():
+                task.cancel()
+            if instance is not None and kept:
+                self._keep(claim.execution, instance)
+
+    async def _take_turns(self, held: Held) -> tuple[Instance | None, bool]:
+        loaded = await self._load(held)
+        while loaded is not None:
+            instance = loaded.instance
+            try:
+                verdict = await self._until_rest(held, instance, loaded.arrivals, loaded.clock)
+            except (NonDeterminism, Forbidden, RuntimeError, InputError) as error:
+                instance.close()
+                await self._park(held.claim, error, loaded.parks)
+                return None, False
+            if verdict is Verdict.ASLEEP:
+                return instance, True
+            instance.close()
+            if verdict is Verdict.ENDED:
+                return None, False
+            # Stale, or begun anew: what is in the database is what counts.
+            loaded = await self._load(held)
+        return None, False
+
+    async def _until_rest(
+        self, held: Held, instance: Instance, arrivals: list[Arrival], clock: Callable[[], int]
+    ) -> Verdict:
+        claim = held.claim
+        while True:
+            turn = instance.turn(clock(), arrivals)
+            in_place = instance.in_place
+            made = await commit_of(self._lanes, claim, instance, turn, rests=not in_place)
+            verdict = Verdict.HELD
+            if made.body is not None or not made.plain:
+                verdict = await self._commits.ask(made)
+                if made.body is not None:
+                    instance.position = made.n
+            if verdict is not Verdict.HELD or turn.again is not None:
+                if verdict is Verdict.ASLEEP and turn.due is not None:
+                    self._worker.heart.due(turn.due)
+                return Verdict.STALE if turn.again is not None else verdict
+            if instance.entries >= LONG and instance.entries - len(turn.entries) < LONG:
+                log.warning(
+                    "workflow %r has %s entries in its journal: let it continue_as_new now and then, since all of it "
+                    "is read again after a crash", claim.key, f"{instance.entries:,}",
+                )  # fmt: skip
+            arrivals = await self._more(held, instance, in_place, turn.due, clock)
+
+    async def _more(
+        self, held: Held, instance: Instance, in_place: list[Command], due: int | None, clock: Callable[[], int]
+    ) -> list[Arrival]:
+        """Run its steps; what they give, and what comes from outside meanwhile."""
+        wanted = {command.number for command in in_place}
+        for number in held.steps.keys() - wanted:
+            held.steps.pop(number).cancel()
+        for command in in_place:
+            if command.kind is Kind.TRANSACTION:
+                await self._transact(held, instance, command, clock)
+                return held.arrived
+            if command.number not in held.steps:
+                task = asyncio.create_task(self._perform(held, instance, command, clock))
+                held.steps[command.number] = task
+        if in_place:
+            await held.wait(None if due is None else max(0.0, (due - clock()) / 1e6))
+        if held.news or not in_place:
+            held.news = False
+            again = await self._loads.ask((held.claim.execution, instance.position))
+            if again.journal:
+                raise _Gone
+            held.arrived += again.arrivals
+        arrived, held.arrived = held.arrived, []
+        return arrived
+
+    async def _perform(self, held: Held, instance: Instance, command: Command, clock: Callable[[], int]) -> None:
+        answer = await self._performer.perform(command, held.claim, instance)
+        held.steps.pop(command.number, None)
+        held.arrived.append(Arrival(clock(), answer))
+        held.ring()
+
+    async def _transact(self, held: Held, instance: Instance, command: Command, clock: Callable[[], int]) -> None:
+        """The step and its record in one transaction; what follows from it comes with the next turn."""
+        claim = held.claim
+        now = max(clock(), instance.loop.now)
+        place = Commit(claim.lane, claim.seq, claim.execution, instance.position + 1)
+        tell = self._performer.telling(command, now)
+        body = await self._worker.store.run(transact, self._worker.id, place, command.call or _nothing, tell)
+        if body is None:
+            raise _Gone
+        instance.position += 1
+        instance.absorb(entries.load(body))
+
+    async def _load(self, held: Held) -> _Ready | None:
+        """The flow as it stands: from memory if it is there and nobody else has had it, else from its journal."""
+        claim = held.claim
+        held.news = False
+        held.arrived.clear()
+        cached = self._cache.pop(claim.execution, None)
+        found = await self._loads.ask((claim.execution, 0 if cached is None else cached.position))
+        if cached is not None and (found.journal or found.last != cached.position):
+            cached.close()
+            cached = None
+            found = await self._loads.ask((claim.execution, 0))
+        if found.gone:
+            return None
+        began, at = found.now, time.monotonic()
+
+        def clock() -> int:
+            return began + int((time.monotonic() - at) * 1_000_000)
+
+        instance = cached
+        if instance is None:
+            try:
+                instance = self._new(claim, found)
+                instance.replay([entry for _, body in found.journal for entry in entries.load(body)])
+            except (NonDeterminism, Forbidden, InputError, RuntimeError) as error:
+                if instance is not None:
+                    instance.close()
+                await self._park(claim, error, found.parks)
+                return None
+            instance.position = max((n for n, _ in found.journal), default=found.base)
+        return _Ready(instance, found.arrivals, clock, found.parks)
+
+    def _new(self, claim: Claim, found: _Loaded) -> Instance:
+        start = Snapshot(claim.input) if found.snapshot is None else snapshot.load(found.snapshot)
+        workflow = self._worker.registry.workflow(claim.name, found.version)
+        who = Identity(
+            claim.execution, claim.key or claim.execution, claim.name, self._worker.namespace,
+            self._worker.intake.queue_of(claim.lane), claim.generation, claim.input, found.parent,
+        )  # fmt: skip
+        return Instance(workflow, who, self._worker.app_settings, start)
+
+    def _keep(self, execution: str, instance: Instance) -> None:
+        self._cache[execution] = instance
+        while len(self._cache) > self._worker.settings.cached_workflows:
+            self._cache.popitem(last=False)[1].close()
+
+    async def _park(self, claim: Claim, error: BaseException, parks: int) -> None:
+        wait = min(PARKED_MOST, PARKED_FIRST * 2.0 ** min(parks, 10))
+        log.error("workflow %r is parked: %s", claim.key, error)
+        info = ErrorInfo(type(error).__name__, str(error)) if isinstance(error, NonDeterminism) else describe(error)
+        await persistently(
+            self._worker.store.run, park, self._worker.id, claim.lane, claim.seq, claim.execution, dump_error(info),
+            int(wait * 1_000_000),
+        )  # fmt: skip
+        self._worker.heart.due_in(wait)
+
+    async def _load_many(self, rows: list[Row]) -> list[_Loaded | BaseException]:
+        flows, journal, inbox = await persistently(self._worker.store.run, load, rows)
+        found = {row[0]: _Loaded(*row[1:]) for row in flows}
+        for execution, n, body in journal:
+            if execution in found:
+                found[execution].journal.append((n, body))
+        for execution, *row in inbox:
+            if execution in found:
+                found[execution].arrivals.append(arrivals_of(row))
+        return [found.get(row[0]) or _Loaded.of_none() for row in rows]
+
+    async def _write(self, commits: list[Commit]) -> list[Verdict | BaseException]:
+        """Write turns. A database that is away is waited for, since the lease protects the claims."""
+        worker = self._worker.id
+        verdicts: dict[int, Verdict] = {}
+        plain = [c for c in commits if c.plain]
+        rest = [c for c in commits if not c.plain]
+        failures = 0
+        while plain or rest:
+            try:
+                if plain:
+                    verdicts |= await self._worker.store.run(record, worker, plain)
+                    plain = []
+                if rest:
+                    verdicts |= await self._worker.store.run(commit, self._worker.namespace, worker, rest)
+                    rest = []
+            except EngineError as error:
+                failures += 1
+                if worker != self._worker.id or self._worker.hopeless(failures):
+                    raise
+                log.warning("cannot write turns, trying again: %s", error.message)
+                await asyncio.sleep(pause(failures))
+        self._worker.hub.done([c.execution for c in commits if verdicts.get(c.seq) is Verdict.ENDED])
+        lanes = {birth.row[4] for c in commits for birth in c.births}
+        if lanes:
+            self._worker.hub.work(lanes)
+        return [verdicts.get(c.seq, Verdict.STALE) for c in commits]
+
+    def close(self) -> None:
+        """Let go of all that is kept in memory."""
+        for instance in self._cache.values():
+            with contextlib.suppress(Exception):
+                instance.close()
+        self._cache.clear()
+
+
+class _Gone(Exception):
+    """Another worker has it."""
+
+
+class _Loaded:
+    """A flow as the database has it."""
+
+    def __init__(
+        self, base: int, snapshot: bytes | None, parent: str | None, parks: int, now: int, last: int | None
+    ) -> None:
+        self.base = base
+        self.snapshot = snapshot
+        self.parent = parent
+        self.parks = parks
+        self.now = now
+        self.last = base if last is None else max(base, last)
+        self.journal: list[tuple[int, bytes]] = []
+        self.arrivals: list[Arrival] = []
+        self.gone = False
+
+    @classmethod
+    def of_none(cls) -> _Loaded:
+        """There is no such flow: it was ended from outside."""
+        nothing = cls(0, None, None, 0, 0, None)
+        nothing.gone = True
+        return nothing
+
+    @property
+    def version(self) -> int | None:
+        """The version it began with, if it has begun."""
+        if not self.journal:
+            return None
+        first = entries.load(self.journal[0][1])[0]
+        return first.version if isinstance(first, entries.Began) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A flow that can take its turn."""
+
+    instance: Instance
+    arrivals: list[Arrival]
+    clock: Callable[[], int]
+    parks: int
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+def _weight(c: Commit) -> int:
+    return len(c.body or b"") + sum(len(birth.row[8]) for birth in c.births)

@@ -1,0 +1,28 @@
+"""What came for a flow, as its code will hear of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from semel.engines.journal.reading import load_error
+from semel.flow.entries import Happening, Resolved, Signalled, Stopped, raw
+from semel.flow.instance import Arrival
+
+
+def arrivals_of(row: Sequence[Any]) -> Arrival:
+    """One row of the inbox: id, kind, name, ref, body, error, at."""
+    id_, kind, name, ref, body, error, at = row
+    what: Happening
+    match kind:
+        case "done" if name == "started":
+            what = Resolved(int(ref), name, ref=msgspec.json.decode(body, type=str))
+        case "done":
+            what = Resolved(int(ref), name, raw(body), load_error(error))
+        case "signal":
+            what = Signalled(name, raw(body), ref)
+        case _:
+            what = Stopped()
+    return Arrival(at, what, id_)

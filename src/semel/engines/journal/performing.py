@@ -1,0 +1,76 @@
+"""Runs the steps of flows: plain functions, in this loop or in a thread beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import random
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from semel.contract.lifecycle import Status
+from semel.define.context import Running, enter
+from semel.engine.outcomes import describe
+from semel.engines.journal.claiming import Claim
+from semel.errors import InputError
+from semel.flow import entries
+from semel.flow.commands import Command
+from semel.flow.entries import Resolved, Turned, raw
+from semel.flow.instance import Instance
+
+if TYPE_CHECKING:
+    from semel.engines.journal.worker import JournalWorker
+
+
+class Performer:
+    """Steps of one worker."""
+
+    def __init__(self, worker: JournalWorker) -> None:
+        self._worker = worker
+
+    async def perform(self, command: Command, claim: Claim, instance: Instance) -> Resolved:
+        """Run a step to its end, with the tries it has; its answer. Runs in a task of its own."""
+        attempt = 0
+        while True:
+            attempt += 1
+            enter(self._running(command, claim, instance, attempt))
+            try:
+                output = command.write(await self._call(command.call or (lambda: None)))
+                return Resolved(command.number, Status.COMPLETED.value, raw(output))
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:
+                names = [f"{c.__module__}.{c.__qualname__}" for c in type(error).__mro__]
+                if (
+                    attempt >= command.tries.max_attempts
+                    or isinstance(error, InputError)
+                    or command.tries.hopeless(names)
+                ):
+                    return Resolved(command.number, Status.FAILED.value, error=describe(error))
+            await asyncio.sleep(command.tries.delay(attempt, random.random()))
+
+    def _running(self, command: Command, claim: Claim, instance: Instance, attempt: int) -> Running:
+        return Running(
+            claim.execution, command.effect, command.name, "step", instance.who.namespace, instance.who.queue, attempt,
+            command.tries.max_attempts, 0, claim.seq,
+        )  # fmt: skip
+
+    async def _call(self, call: Callable[[], Any]) -> Any:
+        if inspect.iscoroutinefunction(call.func if isinstance(call, functools.partial) else call):
+            return await call()
+        value = await self._worker.threads().run(copy_context(), call)
+        return await value if inspect.isawaitable(value) else value
+
+    def telling(self, command: Command, now: int) -> Callable[[Any, BaseException | None], bytes]:
+        """Makes the row of the journal that says how a transaction went; called within it."""
+
+        def tell(value: Any, error: BaseException | None) -> bytes:
+            if error is None:
+                answer = Resolved(command.number, Status.COMPLETED.value, raw(command.write(value)), alone=True)
+            else:
+                answer = Resolved(command.number, Status.FAILED.value, error=describe(error), alone=True)
+            return entries.dump([Turned(now), answer])
+
+        return tell

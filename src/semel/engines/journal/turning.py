@@ -1,0 +1,291 @@
+"""How a turn of a flow is written: what happened, what it asked for and that it rests, all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, Reuse, decide
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
+from semel.engines.journal import control
+from semel.engines.journal.reading import dump_error
+from semel.engines.journal.script import Ask, Each, Line, Row, Script, Work, procedure
+from semel.engines.journal.times import from_micros
+
+TRIES = 5
+
+
+class Verdict(Enum):
+    """What became of a flow with its turn."""
+
+    HELD = "held"
+    """Written; the worker still has it."""
+    ASLEEP = "asleep"
+    """Written, and it rests."""
+    ENDED = "ended"
+    STALE = "stale"
+    """Not written: the claim is another's, or the journal has moved on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """An execution that a flow asks for: its row for `admit_children`, up to the waiters."""
+
+    command: int
+    row: Row
+    reuse: Reuse
+    waits: bool
+    on_close: str | None
+
+
+@dataclass(slots=True)
+class Commit:
+    """One turn of one flow, as rows."""
+
+    lane: int
+    seq: int
+    execution: str
+    n: int
+    body: bytes | None = None
+    consumed: list[Row] = field(default_factory=list)
+    births: list[Birth] = field(default_factory=list)
+    joins: list[tuple[str, int]] = field(default_factory=list)
+    """Executions whose end it waits for, and the commands that do."""
+    stops: list[str] = field(default_factory=list)
+    """Executions it no longer wants."""
+    published: list[Row] = field(default_factory=list)
+    attributes: list[Row] = field(default_factory=list)
+    sends: list[Row] = field(default_factory=list)
+    seen: list[Row] = field(default_factory=list)
+    ended: tuple[Status, bytes | None, ErrorInfo | None] | None = None
+    restart: bytes | None = None
+    """The snapshot it goes on from, with an empty journal."""
+    rests: bool = False
+    due: int | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Nothing but a row of the journal?"""
+        return not (
+            self.consumed or self.births or self.joins or self.stops or self.published or self.attributes
+            or self.sends or self.seen or self.ended or self.restart or self.rests
+        )  # fmt: skip
+
+
+@procedure(Line.SETTLE, atomic=True)
+def record(worker: int, commits: list[Commit]) -> Script[dict[int, Verdict]]:
+    """Turns that only have something to remember: one statement."""
+    written = {row[0] for row in (yield Each("record", [_row(c) for c in commits], (worker,)))}
+    missing = [c for c in commits if c.execution not in written]
+    ours = (yield from _already(missing)) if missing else set()
+    return {c.seq: Verdict.STALE if c in missing and c.seq not in ours else Verdict.HELD for c in commits}
+
+
+@procedure(Line.SETTLE)
+def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[int, Verdict]]:
+    """Turns of any kind, in one transaction."""
+    held = {row[0] for row in (yield Each("held", [(c.lane, c.seq) for c in commits], (worker,)))}
+    verdicts = {c.seq: Verdict.HELD if c.seq in held else Verdict.STALE for c in commits}
+    rows = [c for c in commits if c.body is not None and c.seq in held]
+    written = {row[0] for row in (yield Each("record", [_row(c) for c in rows], (worker,)))} if rows else set()
+    missing = [c for c in commits if c.seq not in held or (c.body is not None and c.execution not in written)]
+    for c in missing:
+        verdicts[c.seq] = Verdict.STALE
+    if missing:  # a try whose reply was lost may have been committed, with all that belongs to it
+        for seq in (yield from _already([c for c in missing if c.body is not None])):
+            verdicts[seq] = Verdict.HELD if seq in held else Verdict.ASLEEP
+    good = [c for c in commits if c.seq in held and c not in missing]
+    for name, lists in (
+        ("consume", [c.consumed for c in good]), ("publish", [c.published for c in good]),
+        ("deliver", [c.sends for c in good]),
+    ):  # fmt: skip
+        if rows_of := [row for one in lists for row in one]:
+            yield Each(name, rows_of)
+    yield from _set_attributes([row for c in good for row in c.attributes])
+    for c in good:
+        for execution in c.stops:
+            yield from control.cancel.script(namespace, execution)
+    yield from _bear(namespace, good)
+    for c in good:
+        for execution, command in c.joins:
+            yield from _join(namespace, c.execution, command, execution)
+    yield from _end(namespace, worker, [c for c in good if c.ended is not None], verdicts)
+    if restarts := [(c.execution, c.n, c.restart) for c in good if c.restart is not None]:
+        yield Each("restart_flows", restarts)
+    yield from _rest(worker, [c for c in good if c.rests], verdicts)
+    return verdicts
+
+
+def _row(c: Commit) -> Row:
+    return (c.lane, c.seq, c.execution, c.n, c.body)
+
+
+def _already(missing: list[Commit]) -> Script[set[int]]:
+    if not missing:
+        return set()
+    tokens = dict((yield Each("recorded", [(c.execution, c.n) for c in missing])))
+    return {c.seq for c in missing if tokens.get(c.execution) == c.seq}
+
+
+def _set_attributes(rows: list[Row]) -> Script[None]:
+    last = {(execution, name): value for execution, name, value in rows}
+    if kept := [(*key, value) for key, value in last.items() if value]:
+        yield Each("set_attributes", kept)
+    if gone := [key for key, value in last.items() if not value]:
+        yield Each("drop_attributes", gone)
+
+
+def _waiter(flow: str, command: int) -> str:
+    return msgspec.json.encode([flow, command]).decode()
+
+
+def _bear(namespace: str, commits: list[Commit]) -> Script[None]:
+    """Executions that flows ask for; one whose key is taken is decided by the contract."""
+    births = [(c.execution, b) for c in commits for b in c.births]
+    if not births:
+        return
+    rows = [_with_waiter(flow, b, b.row) for flow, b in births]
+    new = yield from _admit(namespace, rows)
+    yield from _born(new, births)
+    for flow, birth in births:
+        if birth.row[0] not in new:
+            yield from _decide(namespace, flow, birth)
+
+
+def _with_waiter(flow: str, birth: Birth, row: Row) -> Row:
+    return (*row, flow, f"[{_waiter(flow, birth.command)}]" if birth.waits else None)
+
+
+def _admit(namespace: str, rows: list[Row]) -> Script[set[str]]:
+    found = yield Each("admit_children", rows, (namespace,))
+    return {id_ for row in found if row[0] for id_ in row[0].split(",")}
+
+
+def _born(new: set[str], births: list[tuple[str, Birth]]) -> Script[None]:
+    bound = [(b.row[0], b.on_close) for _, b in births if b.row[0] in new and b.on_close is not None]
+    if bound:
+        yield Each("bind_children", bound)
+    started = [_started(flow, b.command, b.row[0]) for flow, b in births if b.row[0] in new and not b.waits]
+    if started:
+        yield Each("deliver", started)
+
+
+def _started(flow: str, command: int, id_: str) -> Row:
+    return (flow, "done", "started", str(command), msgspec.json.encode(id_), None)
+
+
+def _decide(namespace: str, flow: str, birth: Birth) -> Script[None]:
+    id_, kind, name, key, lane, _, _, fingerprint, *_ = birth.row
+    for _ in range(TRIES):
+        found = yield Each("priors", [(kind, key)], (namespace,))
+        if not found:
+            if (yield from _admit(namespace, [_with_waiter(flow, birth, birth.row)])):
+                yield from _born({id_}, [(flow, birth)])
+                return
+            continue
+        _, _, prior_id, prior_name, print_, status, generation, window_ends, at = found[0]
+        ends = None if window_ends is None else from_micros(window_ends)
+        prior = Prior(prior_id, prior_name, print_, Status(status), generation, ends)
+        decision = decide(prior, Request(name, fingerprint, birth.reuse), from_micros(at))
+        match decision:
+            case Admit(supersedes, generation):
+                if supersedes and not (yield Ask("release_key", (supersedes,))):
+                    continue
+                row = (*birth.row[:5], generation, supersedes, *birth.row[7:])
+                if (yield from _admit(namespace, [_with_waiter(flow, birth, row)])):
+                    yield from _born({id_}, [(flow, birth)])
+                    return
+            case Join() | Replay():
+                reason = Reason.JOINED if isinstance(decision, Join) else Reason.REPLAYED
+                yield Each("count_duplicates", [(prior_id, reason.value, 1, at, at)])
+                if birth.waits:
+                    yield from _join(namespace, flow, birth.command, prior_id)
+                else:
+                    yield Each("deliver", [_started(flow, birth.command, prior_id)])
+                return
+            case Refuse(reason=reason):
+                yield Each("count_duplicates", [(prior_id, reason.value, 1, at, at)])
+                what = "of another function" if reason is Reason.FUNCTION_DIFFERS else "with other input"
+                text = f"key {key!r} already started execution {prior_id} {what}. See: semel explain {key}"
+                error = dump_error(ErrorInfo("semel.KeyConflict", text))
+                yield Each("deliver", [(flow, "done", "refused", str(birth.command), None, error)])
+                return
+    error = dump_error(ErrorInfo("TimeoutError", f"the key {key!r} changed hands too often"))
+    yield Each("deliver", [(flow, "done", Status.FAILED.value, str(birth.command), None, error)])
+
+
+def _join(namespace: str, flow: str, command: int, execution: str) -> Script[None]:
+    """Wait for the end of an execution, which may be over already."""
+    if (yield Ask("add_waiter", (execution, _waiter(flow, command)))):
+        return
+    rows = yield Ask("outcome", (namespace, execution))
+    status, output, error, stripped = rows[0] if rows else (Status.FAILED.value, None, None, True)
+    if stripped:
+        status = Status.FAILED.value
+        error = dump_error(
+            ErrorInfo("semel.ResultExpired", f"the result of execution {execution} is past its retention")
+        )
+    yield Each("deliver", [(flow, "done", status, str(command), output, error)])
+
+
+def _end(namespace: str, worker: int, commits: list[Commit], verdicts: dict[int, Verdict]) -> Script[None]:
+    if not commits:
+        return
+    rows: list[Row] = []
+    for c in commits:
+        status, output, error = c.ended or (Status.COMPLETED, None, None)
+        rows.append((c.lane, c.seq, status.value, output, None if error is None else dump_error(error)))
+        verdicts[c.seq] = Verdict.ENDED
+    yield Each("settle", rows, (worker,))
+    yield from control.close([c.execution for c in commits])
+
+
+def _rest(worker: int, commits: list[Commit], verdicts: dict[int, Verdict]) -> Script[None]:
+    if not commits:
+        return
+    locked = {row[0] for row in (yield Ask("lock_flows", (sorted(c.execution for c in commits),)))}
+    rows = [(c.lane, c.seq, c.execution, c.due) for c in commits if c.execution in locked]
+    asleep = {row[0] for row in (yield Each("sleep_flows", rows, (worker,)))} if rows else set()
+    for c in commits:
+        if c.execution in asleep:
+            verdicts[c.seq] = Verdict.ASLEEP
+
+
+@procedure(Line.SETTLE)
+def transact(
+    worker: int, c: Commit, do: Callable[[Any], Any], tell: Callable[[Any, BaseException | None], bytes]
+) -> Script[bytes | None]:
+    """Run a function in the transaction that records its result. None: the flow is no longer this worker's."""
+    if not (yield Each("held", [(c.lane, c.seq)], (worker,))):
+        return None
+    value, error = (yield Work("transaction", do))[0]
+    body = tell(value, error)
+    if not (yield Each("record", [(c.lane, c.seq, c.execution, c.n, body)], (worker,))):
+        raise LookupError("the journal has moved on")  # nothing of this is kept
+    return body
+
+
+@procedure(Line.CLAIM, atomic=True)
+def park(worker: int, lane: int, seq: int, execution: str, error: bytes, wait: int) -> Script[None]:
+    """Its code cannot go on: try again after a while."""
+    yield Ask("park_flow", (worker, lane, seq, execution, error, wait))
+
+
+@procedure(Line.CONTROL, atomic=True)
+def unpark(names: list[str]) -> Script[int]:
+    """A worker has come, perhaps with other code: parked flows are tried again."""
+    return int((yield Ask("unpark_flows", (names,)))[0][0])
+
+
+@procedure(Line.READ)
+def load(rows: list[Row]) -> Script[tuple[list[Row], list[Row], list[Row]]]:
+    """Flows, their journals after a position, and what came for them. Rows: execution, position."""
+    flows = yield Each("load_flows", rows)
+    journal = yield Each("load_journal", rows)
+    inbox = yield Each("load_inbox", rows)
+    return flows, journal, inbox

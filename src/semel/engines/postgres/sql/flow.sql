@@ -1,0 +1,235 @@
+-- name: load_flows
+-- Flows as a turn finds them, and what time it is. Rows: execution, position. Where the journal begins, what came
+-- of what was before, how far it goes.
+select f.execution, f.base, f.snapshot, f.parent_id, f.parks, (select semel_now()),
+       (select j.n from semel_journal j where j.execution = f.execution order by j.n desc limit 1)
+  from unnest($1::text[], $2::bigint[]) as o(execution, position) join semel_flow f on f.execution = o.execution
+
+-- name: load_journal
+-- What happened after a position, in order. Rows: execution, position.
+select j.execution, j.n, j.body
+  from unnest($1::text[], $2::bigint[]) as o(execution, position)
+  join semel_journal j on j.execution = o.execution and j.n > o.position
+ order by j.execution, j.n
+
+-- name: load_inbox
+-- What came, in order, at most a thousand for each flow. Rows: execution, position.
+select i.execution, i.id, i.kind, i.name, i.ref, i.body, i.error, i.at
+  from unnest($1::text[], $2::bigint[]) as o(execution, position)
+ cross join lateral (
+   select * from semel_inbox b where b.execution = o.execution order by b.id limit 1000) i
+ order by i.execution, i.id
+
+-- name: record
+-- Write what happened, while the claim is this worker's: gives the flows that are written.
+-- Shared: worker; rows: lane, seq, execution, n, body. PostgreSQL: holds the worker's row, as `claim` does.
+with me as materialized (
+  select id from semel_worker where id = $1 for key share
+)
+insert into semel_journal (execution, n, token, body)
+select o.execution, o.n, o.seq, o.body
+  from me, unnest($2::int[], $3::bigint[], $4::text[], $5::bigint[], $6::bytea[]) as o(lane, seq, execution, n, body)
+  join semel_ready r on r.lane = o.lane and r.seq = o.seq
+ where r.owner = $1
+on conflict do nothing returning execution
+
+-- name: recorded
+-- Who wrote these rows: after a lost reply, whether it was committed. Rows: execution, n.
+select j.execution, j.token from unnest($1::text[], $2::bigint[]) as o(execution, n)
+  join semel_journal j on j.execution = o.execution and j.n = o.n
+
+-- name: held
+-- Which of these claims are still this worker's; nobody can take them until the end of the transaction.
+-- Shared: worker; rows: lane, seq.
+select r.seq from unnest($2::int[], $3::bigint[]) as o(lane, seq)
+  join semel_ready r on r.lane = o.lane and r.seq = o.seq
+ where r.owner = $1 for update of r
+
+-- name: consume
+-- What came and was taken in. Rows: id.
+delete from semel_inbox i using unnest($1::bigint[]) as o(id) where i.id = o.id
+
+-- name: admit_children
+-- Executions that flows ask for, and their work rows; a taken key or id is passed over. Gives the ids that are in.
+-- Shared: namespace; rows as for `admit`, and parent, waiters.
+with fresh as (
+  insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
+    fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id, parent_id, waiters)
+  select $1, (select semel_now()), o.id, o.kind, o.name, o.key, o.lane, o.generation, o.previous_id,
+    o.fingerprint, o.input, o.max_attempts, o.concurrency_key, o.retention, o.dedup_window,
+    coalesce(o.run_at, (select semel_now()) + o.delay), o.root_id, o.parent_id, o.waiters
+  from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::int[], $8::text[], $9::bytea[],
+    $10::bytea[], $11::int[], $12::text[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[],
+    $18::text[], $19::text[])
+    as o(id, kind, name, key, lane, generation, previous_id, fingerprint, input, max_attempts,
+         concurrency_key, retention, dedup_window, delay, run_at, root_id, parent_id, waiters)
+  on conflict do nothing
+  returning id, lane, name, max_attempts, concurrency_key, run_at
+), ready as (
+  insert into semel_ready (lane, execution, name, max_attempts, concurrency_key)
+  select lane, id, name, max_attempts, concurrency_key from fresh where run_at is null
+), later as (
+  insert into semel_later (execution, due_at, lane, name, max_attempts, concurrency_key)
+  select id, run_at, lane, name, max_attempts, concurrency_key from fresh where run_at is not null
+)
+select string_agg(id, ',') from fresh
+union all
+select pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from fresh
+ where run_at is null having count(*) > 0
+union all
+select pg_notify('semel_later', min(run_at)::text)::text from fresh
+ where run_at is not null having count(*) > 0
+
+-- name: bind_children
+-- What becomes of child flows when their parent ends. Rows: execution, on_close.
+update semel_flow f set on_close = o.on_close from unnest($1::text[], $2::text[]) as o(execution, on_close)
+ where f.execution = o.execution
+
+-- name: add_waiter
+-- Another flow waits for an execution that has not ended: (id, [flow, command] as JSON). Gives it if so.
+update semel_execution
+   set waiters = case when waiters is null then '[' || $2::text || ']'
+                      else left(waiters, -1) || ',' || $2::text || ']' end
+ where id = $1 and status in ('pending', 'running', 'waiting') returning id
+
+-- name: deliver
+-- Put something into the inbox of flows; what is for none that lives is dropped. Gives those that were reached.
+-- Rows: execution, kind, name, ref, body, error.
+insert into semel_inbox (execution, kind, name, ref, body, error, at)
+select f.execution, o.kind, o.name, o.ref, o.body, o.error, (select semel_now())
+  from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bytea[])
+    as o(execution, kind, name, ref, body, error)
+  join semel_flow f on f.execution = o.execution
+returning execution
+
+-- name: publish
+-- Values to be read from outside; the last one stays. Rows: execution, name, body.
+insert into semel_published (execution, name, body) select * from unnest($1::text[], $2::text[], $3::bytea[])
+on conflict (execution, name) do update set body = excluded.body
+
+-- name: published
+-- A value that a flow has published: (execution, name).
+select body from semel_published where execution = $1 and name = $2
+
+-- name: set_attributes
+-- Search attributes. Rows: execution, name, value.
+insert into semel_attribute (execution, name, value) select * from unnest($1::text[], $2::text[], $3::text[])
+on conflict (execution, name) do update set value = excluded.value
+
+-- name: drop_attributes
+-- Search attributes that are no more. Rows: execution, name.
+delete from semel_attribute a using unnest($1::text[], $2::text[]) as o(execution, name)
+ where a.execution = o.execution and a.name = o.name
+
+-- name: attributes
+-- The search attributes of an execution: (execution).
+select name, value from semel_attribute where execution = $1 order by name
+
+-- name: lock_flows
+-- Before they fall asleep: nothing can come for these until the end of the transaction. One for which something is
+-- coming at this moment is passed over, and stays awake. Rows: execution.
+select f.execution from semel_flow f where f.execution = any($1::text[]) order by f.execution for update skip locked
+
+-- name: sleep_flows
+-- Flows for which nothing has come fall asleep until something does, or until due_at. Gives those that do.
+-- Shared: worker; rows: lane, seq, execution, due_at.
+with asleep as (
+  update semel_flow f set asleep = true, due_at = o.due_at, parked = null, parks = 0
+    from unnest($2::int[], $3::bigint[], $4::text[], $5::bigint[]) as o(lane, seq, execution, due_at)
+   where f.execution = o.execution and not exists (select from semel_inbox i where i.execution = o.execution)
+  returning f.execution, o.lane, o.seq, o.due_at
+), gone as (
+  delete from semel_ready r using asleep s where r.lane = s.lane and r.seq = s.seq and r.owner = $1
+)
+select execution from asleep
+union all
+select pg_notify('semel_later', min(due_at)::text)::text from asleep having min(due_at) is not null
+
+-- name: park_flow
+-- A flow whose code cannot go on: it is tried again after a while, or when a worker starts.
+-- (worker, lane, seq, execution, error, retry after).
+with parked as (
+  update semel_flow f set asleep = true, due_at = (select semel_now()) + $6::bigint, parked = $5::bytea, parks = parks + 1
+   where f.execution = $4 and exists (
+     select from semel_ready r where r.lane = $2 and r.seq = $3 and r.owner = $1)
+  returning f.execution
+)
+delete from semel_ready r using parked p where r.lane = $2 and r.seq = $3 and r.owner = $1 returning r.execution
+
+-- name: unpark_flows
+-- New code may be there: parked flows of these names are tried again now. (names). Gives how many.
+with due as (
+  update semel_flow set due_at = (select semel_now()) where name = any($1::text[]) and parked is not null and asleep
+  returning execution
+)
+select count(*) from due
+
+-- name: restart_flows
+-- Flows that continue as new, or entities at rest: what came of the journal takes its place.
+-- Rows: execution, base, snapshot.
+with begun as (
+  update semel_flow f set base = o.base, snapshot = o.snapshot
+    from unnest($1::text[], $2::bigint[], $3::bytea[]) as o(execution, base, snapshot)
+   where f.execution = o.execution
+  returning f.execution, f.base
+)
+delete from semel_journal j using begun b where j.execution = b.execution and j.n <= b.base
+
+-- name: close_flows
+-- Flows that have ended take nothing in any more. Rows: execution.
+with closed as (
+  delete from semel_flow f using unnest($1::text[]) as o(execution) where f.execution = o.execution
+)
+delete from semel_inbox i using unnest($1::text[]) as o(execution) where i.execution = o.execution
+
+-- name: children_of
+-- Living child flows that do not outlive their parent as they are. Rows: execution.
+select f.execution, f.on_close from unnest($1::text[]) as o(execution)
+  join semel_flow f on f.parent_id = o.execution and f.on_close <> 'abandon'
+
+-- name: evict
+-- Take the work row of a flow away, whoever has it: (execution). Gives its attempts.
+with ready as (
+  delete from semel_ready where execution = $1 returning attempt
+), later as (
+  delete from semel_later where execution = $1 returning attempt
+)
+select attempt from ready union all select attempt from later
+
+-- name: promote_flows
+-- Sleeping flows whose time has come get something to do: (limit). Gives the lanes.
+with due as (
+  update semel_flow set asleep = false, due_at = null where execution in (
+    select execution from semel_flow where due_at <= (select semel_now())
+     order by due_at limit $1 for update skip locked)
+  returning lane, execution, name, max_attempts
+), ready as (
+  insert into semel_ready (lane, execution, name, max_attempts)
+  select lane, execution, name, max_attempts from due
+  returning lane
+)
+select lane::text from ready
+union all
+select pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from ready having count(*) > 0
+
+-- name: flow_kind
+-- What an execution is, and whether its flow has begun: (namespace, id).
+select x.kind, x.status, f.execution is not null, exists (select from semel_journal j where j.execution = x.id)
+  from semel_execution x left join semel_flow f on f.execution = x.id where x.namespace = $1 and x.id = $2
+
+-- name: journal_of
+-- The journal of an execution, in order: (namespace, id).
+select j.n, j.body from semel_execution x join semel_journal j on j.execution = x.id
+ where x.namespace = $1 and x.id = $2 order by j.n
+
+-- name: copy_journal
+-- The first rows of a journal become those of another execution: (from, to, last row, token).
+insert into semel_journal (execution, n, token, body)
+select $2, j.n, $4::bigint, j.body from semel_journal j where j.execution = $1 and j.n <= $3::bigint
+
+-- name: forget_flows
+-- All that is known of flows that are past their retention. Rows: id.
+with j as (delete from semel_journal x using unnest($1::text[]) as o(id) where x.execution = o.id),
+     p as (delete from semel_published x using unnest($1::text[]) as o(id) where x.execution = o.id),
+     a as (delete from semel_attribute x using unnest($1::text[]) as o(id) where x.execution = o.id)
+delete from semel_seen x using unnest($1::text[]) as o(id) where x.execution = o.id

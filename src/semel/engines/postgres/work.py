@@ -1,0 +1,39 @@
+"""A user's function within a transaction of the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+
+from semel.engines.journal.script import refuse_control
+
+
+class PostgresTransaction:
+    """What `ctx.transaction` hands to the function, which runs in a thread: statements with $1, $2, …"""
+
+    def __init__(self, connection: asyncpg.Connection, loop: asyncio.AbstractEventLoop) -> None:
+        self._connection = connection
+        self._loop = loop
+
+    def execute(self, sql: str, *args: Any) -> list[tuple[Any, ...]]:
+        """Run one statement; its rows."""
+        refuse_control(sql)
+        found = asyncio.run_coroutine_threadsafe(self._connection.fetch(sql, *args), self._loop).result()
+        return [tuple(row) for row in found]
+
+
+async def work_in(connection: asyncpg.Connection, do: Callable[[Any], Any]) -> tuple[Any, BaseException | None]:
+    """Run it; what it wrote is undone if it raises."""
+    await connection.execute("savepoint semel_work")
+    try:
+        value = await asyncio.to_thread(do, PostgresTransaction(connection, asyncio.get_running_loop()))
+    except Exception as error:
+        if connection.is_closed():
+            raise
+        await connection.execute("rollback to semel_work")
+        return None, error
+    await connection.execute("release semel_work")
+    return value, None

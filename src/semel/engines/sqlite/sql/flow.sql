@@ -1,0 +1,183 @@
+-- name: load_flows
+-- Flows as a turn finds them, and what time it is. Rows: execution, position. Where the journal begins, what came
+-- of what was before, how far it goes.
+select f.execution, f.base, f.snapshot, f.parent_id, f.parks, semel_now(),
+       (select max(j.n) from semel_journal j where j.execution = f.execution)
+  from json_each(?1) o cross join semel_flow f on f.execution = o.value ->> 0
+
+-- name: load_journal
+-- What happened after a position, in order. Rows: execution, position.
+select j.execution, j.n, j.body
+  from json_each(?1) o cross join semel_journal j on j.execution = o.value ->> 0 and j.n > o.value ->> 1
+ order by j.execution, j.n
+
+-- name: load_inbox
+-- What came, in order, at most a thousand for each flow. Rows: execution, position.
+select i.execution, i.id, i.kind, i.name, i.ref, i.body, i.error, i.at
+  from json_each(?1) o cross join semel_inbox i on i.execution = o.value ->> 0
+ where i.id <= coalesce((select b.id from semel_inbox b where b.execution = o.value ->> 0
+                          order by b.id limit 1 offset 999), 9223372036854775807)
+ order by i.execution, i.id
+
+-- name: record
+-- Write what happened, while the claim is this worker's: gives the flows that are written.
+-- Shared: worker; rows: lane, seq, execution, n, body.
+insert into semel_journal (execution, n, token, body)
+select o.value ->> 2, o.value ->> 3, o.value ->> 1, unhex(o.value ->> 4)
+  from json_each(?2) o cross join semel_ready r on r.seq = o.value ->> 1 and r.owner = ?1 where true
+on conflict do nothing returning execution
+
+-- name: recorded
+-- Who wrote these rows: after a lost reply, whether it was committed. Rows: execution, n.
+select j.execution, j.token from json_each(?1) o
+ cross join semel_journal j on j.execution = o.value ->> 0 and j.n = o.value ->> 1
+
+-- name: held
+-- Which of these claims are still this worker's; nobody can take them until the end of the transaction.
+-- Shared: worker; rows: lane, seq.
+select r.seq from json_each(?2) o cross join semel_ready r on r.seq = o.value ->> 1 and r.owner = ?1
+
+-- name: consume
+-- What came and was taken in. Rows: id.
+delete from semel_inbox where id in (select value ->> 0 from json_each(?1))
+
+-- name: admit_children
+-- Executions that flows ask for, and their work rows; a taken key or id is passed over. Gives the ids that are in.
+-- Shared: namespace; rows as for `admit`, and parent, waiters. SQLite: triggers write the work rows.
+insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
+  fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id, parent_id, waiters)
+select ?1, semel_now(), value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
+  value ->> 6, unhex(value ->> 7), unhex(value ->> 8), value ->> 9, value ->> 10, value ->> 11, value ->> 12,
+  coalesce(value ->> 14, semel_now() + (value ->> 13)), value ->> 15, value ->> 16, value ->> 17
+  from json_each(?2) where true
+on conflict do nothing returning id
+
+-- name: bind_children
+-- What becomes of child flows when their parent ends. Rows: execution, on_close.
+update semel_flow set on_close = o.on_close
+  from (select value ->> 0 as execution, value ->> 1 as on_close from json_each(?1)) o
+ where semel_flow.execution = o.execution
+
+-- name: add_waiter
+-- Another flow waits for an execution that has not ended: (id, [flow, command] as JSON). Gives it if so.
+update semel_execution
+   set waiters = case when waiters is null then '[' || ?2 || ']'
+                      else substr(waiters, 1, length(waiters) - 1) || ',' || ?2 || ']' end
+ where id = ?1 and status in ('pending', 'running', 'waiting') returning id
+
+-- name: deliver
+-- Put something into the inbox of flows; what is for none that lives is dropped. Gives those that were reached.
+-- Rows: execution, kind, name, ref, body, error.
+insert into semel_inbox (execution, kind, name, ref, body, error, at)
+select f.execution, o.value ->> 1, o.value ->> 2, o.value ->> 3, unhex(o.value ->> 4), unhex(o.value ->> 5), semel_now()
+  from json_each(?1) o cross join semel_flow f on f.execution = o.value ->> 0
+returning execution
+
+-- name: publish
+-- Values to be read from outside; the last one stays. Rows: execution, name, body.
+insert into semel_published (execution, name, body)
+select value ->> 0, value ->> 1, unhex(value ->> 2) from json_each(?1) where true
+on conflict (execution, name) do update set body = excluded.body
+
+-- name: published
+-- A value that a flow has published: (execution, name).
+select body from semel_published where execution = ?1 and name = ?2
+
+-- name: set_attributes
+-- Search attributes. Rows: execution, name, value.
+insert into semel_attribute (execution, name, value)
+select value ->> 0, value ->> 1, value ->> 2 from json_each(?1) where true
+on conflict (execution, name) do update set value = excluded.value
+
+-- name: drop_attributes
+-- Search attributes that are no more. Rows: execution, name.
+delete from semel_attribute where (execution, name) in (select value ->> 0, value ->> 1 from json_each(?1))
+
+-- name: attributes
+-- The search attributes of an execution: (execution).
+select name, value from semel_attribute where execution = ?1 order by name
+
+-- name: lock_flows
+-- Before they fall asleep: nothing can come for these until the end of the transaction. Rows: execution.
+-- SQLite: the transaction holds the only write lock.
+select f.execution from json_each(?1) o cross join semel_flow f on f.execution = o.value
+
+-- name: sleep_flows
+-- Flows for which nothing has come fall asleep until something does, or until due_at. Gives those that do.
+-- Shared: worker; rows: lane, seq, execution, due_at.
+update semel_flow set asleep = 1, due_at = o.due_at, parked = null, parks = 0
+  from (select value ->> 2 as execution, value ->> 3 as due_at from json_each(?2)) o
+ where semel_flow.execution = o.execution
+   and not exists (select 1 from semel_inbox i where i.execution = o.execution)
+returning execution;
+delete from semel_ready where owner = ?1 and seq in (
+  select o.value ->> 1 from json_each(?2) o cross join semel_flow f on f.execution = o.value ->> 2 and f.asleep)
+
+-- name: park_flow
+-- A flow whose code cannot go on: it is tried again after a while, or when a worker starts.
+-- (worker, lane, seq, execution, error, retry after).
+update semel_flow set asleep = 1, due_at = semel_now() + ?6, parked = ?5, parks = parks + 1
+ where execution = ?4 and exists (
+   select 1 from semel_ready r where r.lane = ?2 and r.seq = ?3 and r.owner = ?1);
+delete from semel_ready where lane = ?2 and seq = ?3 and owner = ?1 returning execution
+
+-- name: unpark_flows
+-- New code may be there: parked flows of these names are tried again now. (names). Gives how many.
+update semel_flow set due_at = semel_now()
+ where name in (select value from json_each(?1)) and parked is not null and asleep;
+select changes()
+
+-- name: restart_flows
+-- Flows that continue as new, or entities at rest: what came of the journal takes its place.
+-- Rows: execution, base, snapshot.
+update semel_flow set base = o.base, snapshot = o.snapshot
+  from (select value ->> 0 as execution, value ->> 1 as base, unhex(value ->> 2) as snapshot from json_each(?1)) o
+ where semel_flow.execution = o.execution;
+delete from semel_journal where (execution, n) in (
+  select j.execution, j.n from json_each(?1) o
+   cross join semel_journal j on j.execution = o.value ->> 0 and j.n <= o.value ->> 1)
+
+-- name: close_flows
+-- Flows that have ended take nothing in any more. Rows: execution.
+delete from semel_flow where execution in (select value ->> 0 from json_each(?1));
+delete from semel_inbox where execution in (select value ->> 0 from json_each(?1))
+
+-- name: children_of
+-- Living child flows that do not outlive their parent as they are. Rows: execution.
+select f.execution, f.on_close from json_each(?1) o
+ cross join semel_flow f on f.parent_id = o.value ->> 0 and f.on_close <> 'abandon'
+
+-- name: evict
+-- Take the work row of a flow away, whoever has it: (execution). Gives its attempts.
+delete from semel_ready where execution = ?1 returning attempt;
+delete from semel_later where execution = ?1 returning attempt
+
+-- name: promote_flows
+-- Sleeping flows whose time has come get something to do: (limit). Gives the lanes.
+insert into semel_ready (lane, execution, name, max_attempts)
+select lane, execution, name, max_attempts from semel_flow where due_at <= semel_now() order by due_at limit ?1
+returning cast(lane as text);
+update semel_flow set asleep = 0, due_at = null where execution in (
+  select execution from semel_flow where due_at <= semel_now() order by due_at limit ?1)
+
+-- name: flow_kind
+-- What an execution is, and whether its flow has begun: (namespace, id).
+select x.kind, x.status, f.execution is not null, exists (select 1 from semel_journal j where j.execution = x.id)
+  from semel_execution x left join semel_flow f on f.execution = x.id where x.namespace = ?1 and x.id = ?2
+
+-- name: journal_of
+-- The journal of an execution, in order: (namespace, id).
+select j.n, j.body from semel_execution x join semel_journal j on j.execution = x.id
+ where x.namespace = ?1 and x.id = ?2 order by j.n
+
+-- name: copy_journal
+-- The first rows of a journal become those of another execution: (from, to, last row, token).
+insert into semel_journal (execution, n, token, body)
+select ?2, j.n, ?4, j.body from semel_journal j where j.execution = ?1 and j.n <= ?3
+
+-- name: forget_flows
+-- All that is known of flows that are past their retention. Rows: id.
+delete from semel_journal where execution in (select value ->> 0 from json_each(?1));
+delete from semel_published where execution in (select value ->> 0 from json_each(?1));
+delete from semel_attribute where execution in (select value ->> 0 from json_each(?1));
+delete from semel_seen where execution in (select value ->> 0 from json_each(?1))

@@ -1,0 +1,61 @@
+"""What workflow code asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from semel.contract.retry import Retry
+from semel.engine.protocol import Start
+from semel.flow.loop import FlowFuture
+
+
+class Kind(StrEnum):
+    """The kinds of commands, as journals hold them."""
+
+    TASK = "task"
+    WORKFLOW = "workflow"
+    STEP = "step"
+    TRANSACTION = "transaction"
+    TIMER = "timer"
+    SIGNAL = "signal"
+    """Wait for a signal."""
+    SEND = "send"
+    """Send a signal to another workflow."""
+    CANCEL = "cancel"
+    """Ask another workflow to stop."""
+    PUBLISH = "publish"
+    ATTRIBUTE = "attribute"
+    PATCH = "patch"
+
+
+IN_PLACE = frozenset({Kind.STEP, Kind.TRANSACTION})
+"""Run by the worker that holds the workflow, once the command is on disk."""
+
+
+@dataclass(slots=True)
+class Command:
+    """One command. `mark` tells one input from another: replay compares it."""
+
+    kind: Kind
+    name: str
+    mark: str = ""
+    number: int = 0
+    ref: str | None = None
+    """The execution it became, or the workflow it goes to."""
+    future: FlowFuture | None = None
+    read: Callable[[bytes | None], Any] = field(default=lambda data: data)
+    """Makes a value of the stored answer."""
+    start: Start | None = None
+    on_close: str | None = None
+    waits: bool = True
+    """For the end of what it starts; else only for its beginning."""
+    call: Callable[[], Any] | None = None
+    write: Callable[[Any], bytes | None] = field(default=lambda value: None)
+    """Makes the stored answer of a value."""
+    effect: str = ""
+    """What effect keys of a step are made of: its name and how many there were before."""
+    tries: Retry = field(default_factory=lambda: Retry(max_attempts=1))
+    payload: bytes | None = None

@@ -1,0 +1,264 @@
+"""`ctx`: what workflow code may ask for. Everything it can do outside of itself goes through here."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable, Iterator, MutableMapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
+
+from semel.codec import Shape, encode
+from semel.contract.durations import Duration, parse_duration
+from semel.contract.keys import check_key, check_name
+from semel.contract.keys import effect_key as make_effect_key
+from semel.contract.retry import Retry
+from semel.define.task import Call, Task
+from semel.define.workflow import Workflow, WorkflowCall
+from semel.engine.requests import request, workflow_request
+from semel.errors import InvalidValue
+from semel.flow.commands import Command, Kind
+from semel.flow.control import ContinueAsNew
+from semel.flow.steps import reader_of, step_of
+
+if TYPE_CHECKING:
+    from semel.flow.instance import Instance
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+OnClose = Literal["abandon", "cancel", "terminate"]
+
+
+class Context:
+    """The way out of a workflow. What it gives is the same each time the workflow is run from its journal."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self.workflow_id = instance.who.key
+        """The id it was started under."""
+        self.run_id = f"{instance.who.id}.{instance.run}"
+        """This run of it; another one after `continue_as_new`."""
+        self.execution_id = instance.who.id
+        self.parent_workflow_id = instance.who.parent
+        """The execution id of the workflow that started it, if one did."""
+        self.scheduled_for: datetime | None = None
+        """The time of the schedule that started it; None if none did."""
+        self.window: tuple[datetime, datetime] | None = None
+        """What it covers, when a schedule started it for several missed times at once."""
+        self.search_attributes: MutableMapping[str, str] = Attributes(instance)
+        """Words to find it by: `ctx.search_attributes["scope"] = "eu"`."""
+
+    @property
+    def random(self) -> random.Random:
+        """Dice that fall the same way each time."""
+        return self._instance.random
+
+    def now(self) -> datetime:
+        """The time, in UTC, as it was when this part of the workflow ran first."""
+        return self._instance.now
+
+    def uuid4(self) -> uuid.UUID:
+        """A random UUID that stays the same."""
+        return uuid.UUID(int=self._instance.random.getrandbits(128), version=4)
+
+    def effect_key(self, name: str) -> str:
+        """The key for an outside effect of this workflow, the same through retries, replays and resets."""
+        who = self._instance.who
+        return make_effect_key(who.namespace, "workflow", who.key, who.generation, name)
+
+    def patched(self, id: str) -> bool:
+        """True where the new code may run: False while a journal from before the change is replayed."""
+        return self._instance.patched(check_name(id, "patch id"))
+
+    async def sleep(self, duration: Duration) -> None:
+        """The same as asyncio.sleep, also for "2d"."""
+        await asyncio.sleep(parse_duration(duration, "duration").total_seconds())
+
+    @overload
+    async def execute_task(
+        self, call: Call[R], /, *, task_id: str | None = None, priority: int | None = None,
+        delay: Duration | None = None, queue: str | None = None,
+    ) -> R: ...  # fmt: skip
+
+    @overload
+    async def execute_task(
+        self, task: Task[..., R], /, *args: Any, task_id: str | None = None, priority: int | None = None,
+        delay: Duration | None = None, queue: str | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+
+    async def execute_task(
+        self, task: Task[..., Any] | Call[Any], /, *args: Any, task_id: str | None = None,
+        priority: int | None = None, delay: Duration | None = None, queue: str | None = None, **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """Run a task on its own queue and wait for its result; TaskFailed and its kin if it did not complete.
+
+        With a `task_id` it shares the one execution that anyone else asks for under it.
+        """
+        instance = self._instance
+        start = request(
+            instance.settings, task, args, kwargs, task_id=task_id, priority=priority, delay=delay, queue=queue
+        )
+        shape = task.task.shape if isinstance(task, Call) else task.shape
+        if task_id is None:
+            start.root = self._occurrence(start.name)
+        command = Command(
+            Kind.TASK, start.name, f"{start.key or ''}#{start.fingerprint.hex()[:16]}", ref=start.id, start=start,
+            read=shape.decode_result,
+        )  # fmt: skip
+        return await instance.ask(command)
+
+    async def step(
+        self, fn: Callable[..., Any], /, *args: Any, name: str | None = None, retry: Retry | int | None = None,
+        **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """Run a function here and now, and record its result: for small things. What is recorded never runs again."""
+        command = step_of(Kind.STEP, fn, args, kwargs, name, retry, self._instance.settings.max_payload)
+        command.effect = self._occurrence(command.name)
+        return await self._instance.ask(command)
+
+    async def transaction(self, fn: Callable[..., R], /, *args: Any, name: str | None = None, **kwargs: Any) -> R:
+        """Run `fn(tx, …)` in the engine's own database, in the transaction that records its result: exactly once.
+
+        `fn` is a plain function; `tx.execute("insert … values ($1)", value)` gives rows. If it raises, its writes are
+        rolled back and the error is recorded.
+        """
+        command = step_of(Kind.TRANSACTION, fn, args, kwargs, name, None, self._instance.settings.max_payload)
+        command.effect = self._occurrence(command.name)
+        result: R = await self._instance.ask(command)
+        return result
+
+    async def wait_signal(self, name: str, timeout: Duration | None = None, *, type: Any = Any) -> Any:
+        """The next signal of that name, in the order in which they came; TimeoutError when `timeout` is over first."""
+        command = Command(Kind.SIGNAL, check_name(name, "signal name"), read=reader_of(type))
+        if timeout is None:
+            return await self._instance.ask(command)
+        async with asyncio.timeout(parse_duration(timeout, "timeout").total_seconds()):
+            return await self._instance.ask(command)
+
+    @overload
+    async def start_workflow(
+        self, call: WorkflowCall[R], /, *, workflow_id: str, on_parent_close: OnClose = "abandon",
+        queue: str | None = None,
+    ) -> Child[R]: ...  # fmt: skip
+
+    @overload
+    async def start_workflow(
+        self, workflow: Workflow[..., R], /, *args: Any, workflow_id: str, on_parent_close: OnClose = "abandon",
+        queue: str | None = None, **kwargs: Any,
+    ) -> Child[R]: ...  # fmt: skip
+
+    async def start_workflow(
+        self, workflow: Workflow[..., Any] | WorkflowCall[Any], /, *args: Any, workflow_id: str,
+        on_parent_close: OnClose = "abandon", queue: str | None = None, **kwargs: Any,
+    ) -> Child[Any]:  # fmt: skip
+        """Start a child and go on; `on_parent_close` says what becomes of it when this workflow ends first."""
+        command = self._child(workflow, args, kwargs, workflow_id, on_parent_close, queue)
+        command.waits = False
+        id_: str = await self._instance.ask(command)
+        return Child(self._instance, id_, workflow_id, command)
+
+    @overload
+    async def execute_workflow(
+        self, call: WorkflowCall[R], /, *, workflow_id: str, on_parent_close: OnClose = "cancel",
+        queue: str | None = None,
+    ) -> R: ...  # fmt: skip
+
+    @overload
+    async def execute_workflow(
+        self, workflow: Workflow[..., R], /, *args: Any, workflow_id: str, on_parent_close: OnClose = "cancel",
+        queue: str | None = None, **kwargs: Any,
+    ) -> R: ...  # fmt: skip
+
+    async def execute_workflow(
+        self, workflow: Workflow[..., Any] | WorkflowCall[Any], /, *args: Any, workflow_id: str,
+        on_parent_close: OnClose = "cancel", queue: str | None = None, **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """Start a child and wait for its result."""
+        return await self._instance.ask(self._child(workflow, args, kwargs, workflow_id, on_parent_close, queue))
+
+    def _child(
+        self, workflow: Workflow[..., Any] | WorkflowCall[Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+        workflow_id: str, on_close: OnClose, queue: str | None,
+    ) -> Command:  # fmt: skip
+        if on_close not in ("abandon", "cancel", "terminate"):
+            raise InvalidValue(f"on_parent_close={on_close!r}: use 'abandon', 'cancel' or 'terminate'.")
+        start = workflow_request(self._instance.settings, workflow, args, kwargs, workflow_id=workflow_id, queue=queue)
+        shape = workflow.workflow.shape if isinstance(workflow, WorkflowCall) else workflow.shape
+        return Command(
+            Kind.WORKFLOW, start.name, f"{start.key}#{start.fingerprint.hex()[:16]}", ref=start.id, start=start,
+            on_close=on_close, read=shape.decode_result,
+        )  # fmt: skip
+
+    def publish(self, name: str, value: Any) -> None:
+        """Let the outside read a value: `await handle.published(name)`."""
+        payload = encode(value, f"published {name!r}", plain=True, limit=self._instance.settings.max_payload)
+        self._instance.ask(Command(Kind.PUBLISH, check_name(name, "published name"), payload=payload))
+
+    def continue_as_new(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Begin again with this input and an empty journal; the id, waiting signals and seen keys stay."""
+        shape: Shape = self._instance.workflow.shape
+        raise ContinueAsNew(shape.encode_input(shape.bind(args, kwargs), self._instance.settings.max_payload))
+
+    def _occurrence(self, name: str) -> str:
+        who = self._instance.who
+        again = f"#{who.generation + 1}" if who.generation else ""
+        return f"{name}:{self._instance.count(name)}{again}:{who.key}"
+
+
+class Child(Generic[R_co]):
+    """A workflow that this one has started."""
+
+    def __init__(self, instance: Instance, id: str, key: str, started: Command) -> None:
+        self._instance = instance
+        self._started = started
+        self.id = id
+        """Its execution id."""
+        self.key = key
+        """The id it was started under."""
+
+    async def result(self) -> R_co:
+        """Wait for its end."""
+        started = self._started
+        value: R_co = await self._instance.ask(
+            Command(Kind.WORKFLOW, started.name, f"result {self.key}", ref=self.id, read=started.read)
+        )
+        return value
+
+    async def signal(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
+        """Send it a signal."""
+        data = encode(payload, "payload", plain=True, limit=self._instance.settings.max_payload)
+        if dedup_key is not None:
+            check_key(dedup_key, "dedup_key")
+        command = Command(Kind.SEND, check_name(name, "signal name"), dedup_key or "", ref=self.id, payload=data)
+        await self._instance.ask(command)
+
+    async def cancel(self) -> None:
+        """Ask it to stop."""
+        await self._instance.ask(Command(Kind.CANCEL, self._started.name, ref=self.id))
+
+
+class Attributes(MutableMapping[str, str]):
+    """Search attributes; each change is a command."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+
+    def __getitem__(self, name: str) -> str:
+        return self._instance.attributes[name]
+
+    def __setitem__(self, name: str, value: str) -> None:
+        if not isinstance(value, str) or len(value) > 255:
+            raise InvalidValue(f"search attribute {name!r}={value!r}: give a str of at most 255 characters.")
+        self._instance.attributes[check_name(name, "search attribute")] = value
+        self._instance.ask(Command(Kind.ATTRIBUTE, name, value))
+
+    def __delitem__(self, name: str) -> None:
+        del self._instance.attributes[name]
+        self._instance.ask(Command(Kind.ATTRIBUTE, name, ""))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._instance.attributes)
+
+    def __len__(self) -> int:
+        return len(self._instance.attributes)

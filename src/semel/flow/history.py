@@ -1,0 +1,78 @@
+"""A journal as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from semel.codec import decode_plain
+from semel.flow import entries
+from semel.flow.entries import Asked, Began, Dropped, Entry, Fired, Resolved, Signalled, Stopped, Turned, stored
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened to a workflow, or that it asked for."""
+
+    row: int
+    """The commit it was written with."""
+    at: datetime
+    """Workflow time."""
+    what: str
+    """began, asked, resolved, fired, signalled, cancelled or dropped."""
+    command: int | None = None
+    kind: str = ""
+    name: str = ""
+    status: str = ""
+    value: Any = None
+    ref: str | None = None
+
+
+def tell_history(rows: Iterable[bytes], first: int = 1) -> list[Event]:
+    """Events in the order in which they were written."""
+    now = 0
+    asked: dict[int, Asked] = {}
+    events = []
+    for at, body in enumerate(rows, first):
+        for entry in entries.load(body):
+            match entry:
+                case Began(at=now) | Turned(at=now):
+                    pass
+                case Asked(command=number):
+                    asked[number] = entry
+            if not isinstance(entry, Turned):
+                events.append(_event(at, _EPOCH + timedelta(microseconds=now), entry, asked))
+    return events
+
+
+def _event(row: int, at: datetime, entry: Entry, asked: dict[int, Asked]) -> Event:
+    match entry:
+        case Began(version=version, run=run):
+            return Event(row, at, "began", name=f"run {run}", status=f"version {version}")
+        case Asked(number, kind, name, mark, ref):
+            if kind == "timer":
+                due = _EPOCH + timedelta(microseconds=int(mark))
+                return Event(row, at, "asked", number, kind, name, value=due.isoformat())
+            return Event(row, at, "asked", number, kind, name, ref=ref)
+        case Resolved(number, status, output, error, ref):
+            value = decode_plain(stored(output)) if error is None else f"{error.type}: {error.message}"
+            kind, name = _of(asked.get(number))
+            return Event(row, at, "resolved", number, kind, name, status, value, ref)
+        case Fired(number):
+            return Event(row, at, "fired", number, "timer")
+        case Signalled(name, payload, key):
+            return Event(row, at, "signalled", None, "signal", name, value=decode_plain(stored(payload)), ref=key)
+        case Stopped(late):
+            return Event(row, at, "cancelled", status="late" if late else "")
+        case Dropped(number):
+            return Event(row, at, "dropped", number, *_of(asked.get(number)))
+        case Turned():
+            return Event(row, at, "turned")
+
+
+def _of(asked: Asked | None) -> tuple[str, str]:
+    return ("", "") if asked is None else (asked.kind, asked.name)

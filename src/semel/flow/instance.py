@@ -1,0 +1,484 @@
+"""A workflow in memory: fed with what happened, it runs until it waits, and tells what it asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import random
+import sys
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from semel.codec import decode_plain
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
+from semel.define.workflow import Workflow
+from semel.engine.outcomes import describe, failure
+from semel.engine.protocol import Outcome
+from semel.errors import Forbidden, KeyConflict, NonDeterminism, SemelError
+from semel.flow.commands import IN_PLACE, Command, Kind
+from semel.flow.context import Context
+from semel.flow.control import ContinueAsNew
+from semel.flow.entries import (
+    FORMAT,
+    Asked,
+    Began,
+    Deed,
+    Dropped,
+    Entry,
+    Fired,
+    Happening,
+    Resolved,
+    Signalled,
+    Stopped,
+    Turned,
+    stored,
+)
+from semel.flow.loop import FlowFuture, FlowLoop, Timer
+from semel.flow.snapshot import Snapshot
+from semel.settings import Settings
+
+_PACKAGE: Final = str(Path(__file__).parent.parent)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_ANSWER: Final = frozenset({Kind.PUBLISH, Kind.ATTRIBUTE, Kind.PATCH, Kind.SEND, Kind.CANCEL})
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a workflow is."""
+
+    id: str
+    key: str
+    name: str
+    namespace: str
+    queue: str
+    generation: int
+    input: bytes
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Something that came from outside, and the row of the inbox it came in."""
+
+    at: int
+    what: Happening
+    row: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The code has come to its end."""
+
+    status: Status
+    output: bytes | None = None
+    error: ErrorInfo | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """What came of one go: to be written down as a whole, or not at all."""
+
+    entries: list[Entry] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    dropped: list[Command] = field(default_factory=list)
+    consumed: list[int] = field(default_factory=list)
+    ended: Ended | None = None
+    again: Snapshot | None = None
+    """It continues as new, from here."""
+    due: int | None = None
+
+
+class Instance:
+    """One run of one workflow. Not for two threads at once."""
+
+    def __init__(self, workflow: Workflow[..., Any], who: Identity, settings: Settings, start: Snapshot) -> None:
+        self.workflow = workflow
+        self.who = who
+        self.settings = settings
+        self.run = start.run
+        self.position = 0
+        """The last row of the journal that this instance has seen."""
+        self.entries = 0
+        """How long its journal is."""
+        self.pending: dict[int, Command] = {}
+        """Commands without an answer."""
+        self.counts = dict(start.counts)
+        """How often something of a name was asked for: the occurrence in effect keys."""
+        self.attributes = dict(start.attributes)
+        digest = hashlib.blake2b(f"{who.id}:{start.run}".encode(), digest_size=16).digest()
+        self.random = random.Random(digest)
+        self.loop = FlowLoop(int.from_bytes(digest[:7], "big"), self._set_timer)
+        self._start = start
+        self._numbers = start.numbers
+        self._timers: dict[int, Timer] = {}
+        self._signals: dict[str, deque[Signalled]] = {}
+        self._listeners: dict[str, deque[Command]] = {}
+        for signal in start.signals:
+            self._signals.setdefault(signal.name, deque()).append(signal)
+        self._seen = start.seen
+        self._main: asyncio.Task[Any] | None = None
+        self._late = False
+        self._expected: deque[Deed] | None = None
+        """While a journal is replayed: what the code is to ask for next."""
+        self._patches: dict[str, bool] = {}
+        self._mismatch: NonDeterminism | None = None
+        self._turn = Turn()
+        self._carried = Turn()
+
+    @property
+    def began(self) -> bool:
+        """Has its code been started?"""
+        return self._main is not None
+
+    @property
+    def in_place(self) -> list[Command]:
+        """Steps without an answer, which whoever holds the workflow has to run."""
+        return [command for command in self.pending.values() if command.kind in IN_PLACE]
+
+    @property
+    def now(self) -> datetime:
+        """Workflow time."""
+        return _EPOCH + timedelta(microseconds=self.loop.now)
+
+    def replay(self, entries: Sequence[Entry]) -> None:
+        """Do again what the journal says. NonDeterminism: the code did something else."""
+        self.entries += len(entries)
+        at, end = 0, len(entries)
+        while at < end:
+            happening = entries[at]
+            at += 1
+            first = at
+            while at < end and isinstance(entries[at], Asked | Dropped):
+                at += 1
+            if isinstance(happening, Asked | Dropped):
+                raise self._differs(happening, None)
+            if at == end and isinstance(happening, Resolved) and happening.alone and first == at:
+                self.absorb([happening])
+                break
+            self._expected = deque(entries[first:at])  # type: ignore[arg-type]
+            self._turn = Turn()
+            self._happen(happening)
+            if self._mismatch is None and self._expected:
+                self._mismatch = self._differs(self._expected[0], None)
+            if self._mismatch is not None:
+                raise self._mismatch
+        self._expected = None
+
+    def absorb(self, entries: Sequence[Entry]) -> None:
+        """What is in the journal already, without what the code did next: that belongs to the next turn."""
+        self._expected = None
+        self._turn = self._carried
+        for entry in entries:
+            if not isinstance(entry, Asked | Dropped):
+                self._happen(entry)
+
+    def turn(self, now: int, arrivals: Sequence[Arrival] = ()) -> Turn:
+        """Feed what has arrived, and timers whose time has come; run until the code waits again.
+
+        Forbidden or NonDeterminism: the code cannot go on as it is. Nothing of this turn has happened then.
+        """
+        self._turn, self._carried = self._carried, Turn()
+        turn = self._turn
+        now = max(now, self.loop.now)
+        if self._main is None:
+            self._feed(Began(FORMAT, self.workflow.version, self.run, now))
+        waiting = deque(arrivals)
+        while not (self._main is None or self._main.done()):
+            timer = self._next_timer()
+            if timer is not None and timer.due <= now and not (waiting and waiting[0].at < timer.due):
+                self._move_to(now)
+                self._feed(Fired(timer.number))
+                continue
+            if not waiting:
+                break
+            arrival = waiting.popleft()
+            if arrival.row is not None:
+                turn.consumed.append(arrival.row)
+            if self._concerns(arrival.what):
+                self._move_to(now)
+                self._feed(arrival.what)
+        self._conclude(turn)
+        self.entries += len(turn.entries)
+        return turn
+
+    def _concerns(self, what: Happening) -> bool:
+        match what:
+            case Resolved(command):
+                return command in self.pending
+            case Signalled(key=str(key)):
+                return self._seen.push(key, self.now)
+            case _:
+                return True
+
+    def _move_to(self, now: int) -> None:
+        if now > self.loop.now:
+            self.loop.now = now
+            self._turn.entries.append(Turned(now))
+
+    def _feed(self, what: Happening) -> None:
+        self._turn.entries.append(what)
+        self._happen(what)
+
+    def _happen(self, what: Happening) -> None:
+        match what:
+            case Began(at=at):
+                self.loop.now = at
+                self._begin()
+            case Turned(at):
+                self.loop.now = at
+                return
+            case Resolved(number):
+                self._answer(number, what)
+            case Fired(number):
+                timer = self._timers.pop(number, None)
+                if timer is None or timer.cancelled():
+                    self._mismatch = self._mismatch or self._differs(what, None)
+                    return
+                self.loop.fire(timer)
+            case Signalled():
+                if self._expected is not None and what.key is not None:
+                    self._seen.push(what.key, self.now)
+                self._deliver(what)
+            case Stopped(late):
+                self._late = self._late or late
+                if self._main is not None:
+                    self._main.cancel()
+        self.loop.run()
+
+    def _begin(self) -> None:
+        args, kwargs = self.workflow.shape.decode_input(self._start.input)
+        context = contextvars.Context()
+        code = context.run(self.workflow.fn, Context(self), *args, **kwargs)
+        self._main = self.loop.create_task(code, context=context)
+        if self.workflow.timeout is not None:
+            self.loop.call_later(self.workflow.timeout.total_seconds(), self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._late = True
+        if self._main is not None:
+            self._main.cancel()
+
+    def _answer(self, number: int, answer: Resolved) -> None:
+        command = self.pending.pop(number, None)
+        if command is None or command.future is None:
+            self._mismatch = self._mismatch or self._differs(answer, None)
+            return
+        if answer.ref is not None:
+            command.ref = answer.ref
+        if command.future.done():
+            return
+        try:
+            if answer.status == "refused":
+                raise _refusal(answer.error)
+            if answer.status == "started":
+                command.future.set_result(answer.ref)
+                return
+            status = Status(answer.status)
+            if status is not Status.COMPLETED:
+                raise failure(command.ref or self.who.id, command.name, Outcome(status, None, answer.error, False))
+            command.future.set_result(command.read(stored(answer.output)))
+        except SemelError as error:
+            command.future.set_exception(error)
+
+    def _deliver(self, signal: Signalled) -> None:
+        listeners = self._listeners.get(signal.name)
+        while listeners:
+            command = listeners.popleft()
+            if command.future is not None and not command.future.done():
+                self.pending.pop(command.number, None)
+                self._hand(command, signal)
+                return
+        self._signals.setdefault(signal.name, deque()).append(signal)
+
+    def _hand(self, command: Command, signal: Signalled) -> None:
+        if command.future is None:
+            return
+        try:
+            command.future.set_result(command.read(stored(signal.payload)))
+        except SemelError as error:
+            command.future.set_exception(error)
+
+    def ask(self, command: Command) -> FlowFuture:
+        """A command, and where its answer will be."""
+        command.number = self._next()
+        future = self.loop.create_future()
+        command.future = future
+        self._issue(Asked(command.number, command.kind, command.name, command.mark, command.ref), command)
+        if self._mismatch is not None:
+            return future  # never to be resolved: the code stops here
+        if command.kind in _NO_ANSWER:
+            future.set_result(None)
+            return future
+        self.pending[command.number] = command
+        future.dropped = lambda: self._drop(command)
+        if command.kind is Kind.SIGNAL:
+            kept = self._signals.get(command.name)
+            if kept:
+                del self.pending[command.number]
+                self._hand(command, kept.popleft())
+            else:
+                self._listeners.setdefault(command.name, deque()).append(command)
+        return future
+
+    def patched(self, name: str) -> bool:
+        """Did this run begin after the change, or get to it after the change?"""
+        if name not in self._patches:
+            replaying = self._expected is not None
+            marked = bool(self._expected) and _same(self._expected[0], Kind.PATCH, name)  # type: ignore[index]
+            self._patches[name] = not replaying or marked
+            if self._patches[name]:
+                self.ask(Command(Kind.PATCH, name))
+        return self._patches[name]
+
+    def count(self, name: str) -> int:
+        """The how-many-eth of its name this is; goes on when the workflow continues as new."""
+        self.counts[name] = self.counts.get(name, 0) + 1
+        return self.counts[name]
+
+    def _drop(self, command: Command) -> None:
+        if self.pending.pop(command.number, None) is not None and command.kind is not Kind.SIGNAL:
+            self._issue(Dropped(command.number), command)
+
+    def _set_timer(self, timer: Timer) -> None:
+        timer.number = self._next()
+        self._timers[timer.number] = timer
+        self._issue(Asked(timer.number, Kind.TIMER, "", str(timer.due)), None)
+
+    def _next_timer(self) -> Timer | None:
+        first = None
+        for number, timer in list(self._timers.items()):
+            if timer.cancelled():
+                del self._timers[number]
+            elif first is None or (timer.due, number) < (first.due, first.number):
+                first = timer
+        return first
+
+    def _next(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _issue(self, deed: Deed, command: Command | None) -> None:
+        """The code did something: compare it with the journal, or add it to the turn."""
+        if self._mismatch is not None:
+            return
+        if self._expected is not None:
+            expected = self._expected.popleft() if self._expected else None
+            if expected is None or not _alike(expected, deed):
+                self._mismatch = self._differs(expected, deed)
+                self.loop.halt()
+            elif command is not None and isinstance(expected, Asked):
+                command.ref = expected.ref
+            return
+        self._turn.entries.append(deed)
+        if command is not None:
+            (self._turn.commands if isinstance(deed, Asked) else self._turn.dropped).append(command)
+
+    def _conclude(self, turn: Turn) -> None:
+        main = self._main
+        if main is None or not main.done():
+            timer = self._next_timer()
+            turn.due = None if timer is None else timer.due
+            return
+        if main.cancelled():
+            turn.ended = Ended(Status.TIMED_OUT if self._late else Status.CANCELLED)
+            if self._late and self.workflow.timeout is not None:
+                text = f"ran longer than its timeout of {self.workflow.timeout.total_seconds():g} s"
+                turn.ended = Ended(Status.TIMED_OUT, None, ErrorInfo("TimeoutError", text))
+            return
+        error = main.exception()
+        match error:
+            case None:
+                turn.ended = self._completed(main.result())
+            case ContinueAsNew(payload=payload):
+                waiting = tuple(signal for kept in self._signals.values() for signal in kept)
+                turn.again = Snapshot(
+                    payload, self.run + 1, self._numbers, self.counts, self.attributes, waiting, self._seen
+                )
+            case Forbidden() | NonDeterminism():
+                raise error
+            case _:
+                turn.ended = Ended(Status.FAILED, None, describe(error))
+
+    def _completed(self, value: Any) -> Ended:
+        try:
+            return Ended(Status.COMPLETED, self.workflow.shape.encode_result(value, self.settings.max_payload))
+        except SemelError as error:
+            return Ended(Status.FAILED, None, describe(error))
+
+    def _differs(self, expected: Entry | None, found: Deed | None) -> NonDeterminism:
+        recorded, done = told(expected), told(found)
+        where = _where()
+        return NonDeterminism(
+            f"workflow {self.who.key!r} ({self.who.name}) cannot go on: its journal says {recorded}, its code now "
+            f"does {done}{f' at {where}' if where else ''}. It waits. Deploy code that does what the journal says, "
+            "or put the change behind ctx.patched('…'); it goes on by itself then.",
+            expected=recorded, found=done, where=where,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Let go of it: its code does not go on, here."""
+        self._mismatch = self._mismatch or NonDeterminism("this instance is gone")
+        self.loop.abandon()
+
+
+def _alike(expected: Deed, found: Deed) -> bool:
+    if isinstance(expected, Asked) and isinstance(found, Asked):
+        return (expected.command, expected.kind, expected.name, expected.mark) == (
+            found.command, found.kind, found.name, found.mark,
+        )  # fmt: skip
+    return isinstance(expected, Dropped) and isinstance(found, Dropped) and expected.command == found.command
+
+
+def _same(deed: Deed, kind: Kind, name: str) -> bool:
+    return isinstance(deed, Asked) and deed.kind == kind and deed.name == name
+
+
+def told(entry: Entry | None) -> str:
+    """An entry in words."""
+    match entry:
+        case None:
+            return "nothing more"
+        case Asked(command, kind, name, mark):
+            what = f"{kind} {name!r}" if name else kind
+            return f"{what} (command {command}{f', input {mark}' if mark else ''})"
+        case Dropped(command):
+            return f"giving up command {command}"
+        case Resolved(command):
+            return f"the answer to command {command}"
+        case Fired(command):
+            return f"timer {command} going off"
+        case _:
+            return type(entry).__name__.lower()
+
+
+def _where() -> str:
+    """The line of the user's code that is running, if one is."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((_PACKAGE, _ASYNCIO)):
+            return f"{file}:{frame.f_lineno}"
+        if frame.f_code.co_name == "run" and file == _LOOP:
+            return ""
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
+
+
+_ASYNCIO: Final = str(Path(asyncio.__file__).parent)
+_LOOP: Final = str(Path(__file__).with_name("loop.py"))
+
+
+def _refusal(error: ErrorInfo | None) -> KeyConflict:
+    message = "the key stands for something else" if error is None else error.message
+    return KeyConflict(message, existing_execution_id="", status=Status.PENDING, differences={})
+
+
+def read_plain(data: bytes | None) -> Any:
+    """An answer without a type."""
+    return decode_plain(data)

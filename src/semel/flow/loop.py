@@ -1,0 +1,219 @@
+"""An event loop that does the same again.
+
+It has no selector, no thread and no clock: time stands still until the journal says that it moved, and callbacks run
+in the order in which they were made ready. `asyncio.sleep`, `gather`, `wait`, `timeout`, `TaskGroup`, `Event` and `Queue`
+need no more than this, so that workflow code uses them as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+import weakref
+from asyncio import events, tasks
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, Final, NoReturn
+
+from semel.errors import Forbidden
+
+log = logging.getLogger("semel.workflow")
+MOST_CALLBACKS: Final = 1_000_000
+"""In one go, without waiting for anything: more than this is an endless loop."""
+
+
+class FlowFuture(asyncio.Future[Any]):
+    """A future whose hash is its number, so that a set of futures has the same order in every process."""
+
+    number: int
+    dropped: Callable[[], None] | None = None
+    """Told when the code stops waiting for it."""
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Asyncio cancels what a cancelled task waits for."""
+        done = super().cancel(msg)
+        if done and self.dropped is not None:
+            self.dropped()
+        return done
+
+
+class FlowTask(asyncio.Task[Any]):
+    """The same for tasks: `asyncio.wait` and `TaskGroup` keep them in sets."""
+
+    number: int
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class Timer(events.TimerHandle):
+    """A callback that waits for its time; `number` is its place among the commands of the workflow."""
+
+    __slots__ = ("due", "number")
+
+    number: int
+    due: int
+
+
+class FlowLoop(asyncio.AbstractEventLoop):
+    """The loop of one workflow. `set_timer` is told of each timer when it is made."""
+
+    def __init__(self, salt: int, set_timer: Callable[[Timer], None]) -> None:
+        self._ready: deque[events.Handle] = deque()
+        self._numbers = salt
+        self._set_timer = set_timer
+        self._tasks: list[weakref.ref[FlowTask]] = []
+        self.now = 0
+        """Microseconds since 1970, by the journal."""
+
+    def run(self) -> None:
+        """Run until nothing can go on without something from outside."""
+        ready = self._ready
+        outer = events._get_running_loop()
+        task = None if outer is None else tasks.current_task(outer)
+        hooks = sys.get_asyncgen_hooks()
+        if task is not None and outer is not None:
+            tasks._leave_task(outer, task)
+        events._set_running_loop(self)
+        sys.set_asyncgen_hooks(None, None)  # or the worker's loop would finish generators that are not its own
+        try:
+            for _ in range(MOST_CALLBACKS):
+                if not ready:
+                    return
+                handle = ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+            raise RuntimeError(f"workflow code went on for {MOST_CALLBACKS:,} callbacks without waiting for anything")
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+            events._set_running_loop(outer)
+            if task is not None and outer is not None:
+                tasks._enter_task(outer, task)
+
+    def time(self) -> float:
+        """Workflow time in seconds."""
+        return self.now / 1_000_000
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> events.Handle:
+        """Run it after what is ready already."""
+        handle = events.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> events.TimerHandle:
+        """A durable timer."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> events.TimerHandle:
+        """A durable timer."""
+        timer = Timer(when, callback, list(args), self, context)
+        timer.due = max(self.now, round(when * 1_000_000))
+        self._set_timer(timer)
+        return timer
+
+    def fire(self, timer: Timer) -> None:
+        """Its time has come."""
+        self._ready.append(timer)
+
+    def create_future(self) -> FlowFuture:
+        """A future of this loop."""
+        future = FlowFuture(loop=self)
+        future.number = self._next()
+        return future
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> FlowTask:
+        """A task of this loop."""
+        task = FlowTask.__new__(FlowTask)
+        task.number = self._next()  # before the rest: asyncio puts a new task into a set at once
+        FlowTask.__init__(task, coro, loop=self, name=name or "", context=context)
+        if len(self._tasks) > 100:
+            self._tasks = [ref for ref in self._tasks if (one := ref()) is not None and not one.done()]
+        self._tasks.append(weakref.ref(task))
+        return task
+
+    def halt(self) -> None:
+        """Stop after the callback that runs now."""
+        self._ready.clear()
+
+    def abandon(self) -> None:
+        """The code does not go on: its coroutines are closed, and what they do then counts for nothing."""
+        self._ready.clear()
+        for ref in self._tasks:
+            task = ref()
+            if task is not None and not task.done():
+                task._log_destroy_pending = False
+                with contextlib.suppress(BaseException):
+                    task.get_coro().close()
+        self._tasks.clear()
+        self._ready.clear()
+
+    def _next(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def get_debug(self) -> bool:
+        """Never: it would cost and tell nothing."""
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """Has no effect."""
+
+    def is_running(self) -> bool:
+        """Whoever can ask runs in it."""
+        return True
+
+    def is_closed(self) -> bool:
+        """It has nothing to close."""
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """What nobody awaited."""
+        self.default_exception_handler(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """Say it in the log."""
+        log.error("in workflow code: %s", context.get("message"), exc_info=context.get("exception"))
+
+    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
+        """Asyncio tells us; a cancelled timer simply never fires."""
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:
+        """Refused: what a thread does cannot be done again in the same way."""
+        raise _forbidden("run_in_executor() or asyncio.to_thread()")
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> NoReturn:
+        """Refused: no other thread may reach in."""
+        raise _forbidden("call_soon_threadsafe()")
+
+
+def _forbidden(what: str) -> Forbidden:
+    return Forbidden(
+        f"{what} in workflow code: a workflow is run again from its journal and must do the same each time. "
+        "Do it in a task (ctx.execute_task) or in a step (ctx.step).",
+        what=what,
+    )
+
+
+def _refuse(name: str) -> None:
+    def refused(self: FlowLoop, *args: Any, **kwargs: Any) -> NoReturn:
+        raise _forbidden(f"loop.{name}()")
+
+    setattr(FlowLoop, name, refused)
+
+
+for _name in dir(asyncio.AbstractEventLoop):
+    _outside = ("create_", "connect_", "sock_", "add_", "subprocess_", "start_", "getaddr", "getname", "send")
+    if _name.startswith(_outside) and _name not in ("create_future", "create_task"):
+        _refuse(_name)

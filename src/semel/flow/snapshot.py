@@ -1,0 +1,57 @@
+"""What a run begins with: its input, and what it carries over from the run before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from semel.contract.window import DedupWindow
+from semel.flow.entries import Signalled
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The beginning of a run. `numbers` goes on, so that late answers to an earlier run's commands fit none of this one's."""
+
+    input: bytes
+    run: int = 1
+    numbers: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)
+    signals: tuple[Signalled, ...] = ()
+    seen: DedupWindow = field(default_factory=DedupWindow)
+
+
+class _Stored(Struct, array_like=True):
+    input: Raw
+    run: int
+    numbers: int
+    counts: dict[str, int]
+    attributes: dict[str, str]
+    signals: list[Signalled]
+    seen: dict[str, Any]
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(_Stored).decode
+
+
+def dump(snapshot: Snapshot) -> bytes:
+    """As it is stored."""
+    return _encode(
+        _Stored(
+            Raw(snapshot.input), snapshot.run, snapshot.numbers, snapshot.counts, snapshot.attributes,
+            list(snapshot.signals), snapshot.seen.to_json(),
+        )
+    )  # fmt: skip
+
+
+def load(data: bytes) -> Snapshot:
+    """As it was stored."""
+    s = _decode(data)
+    return Snapshot(
+        bytes(s.input), s.run, s.numbers, s.counts, s.attributes, tuple(s.signals), DedupWindow.from_json(s.seen)
+    )
