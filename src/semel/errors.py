@@ -22,6 +22,7 @@
     ├── NotFound                    X01  no such execution, key or task
     ├── NotRedrivable               X02  redrive() of something that did not fail
     ├── OutsideTask                 T01  current() or effect_key() where no task runs
+    ├── Forbidden                   W02  workflow code did something that belongs in a task
     └── EngineError                 N00  the database refuses: role, statement, damaged file
         ├── EngineUnavailable       N01  the database cannot be reached or stopped answering
         ├── MigrationNeeded         N02  tables are missing or old: run `semel migrate`
@@ -204,6 +205,20 @@ class OutsideTask(SemelError, RuntimeError):
     """`semel.current()` and `semel.effect_key()` only mean something while a task runs."""
 
     code = "SEMEL-T01"
+
+
+class Forbidden(SemelError):
+    """Workflow code was about to touch the outside: a socket, a file, a process. It has not happened.
+
+    `what` is the call, `where` the line (`file:line`) of the workflow's code that led to it.
+    """
+
+    code = "SEMEL-W02"
+
+    def __init__(self, message: str, *, what: str, where: str) -> None:
+        super().__init__(message)
+        self.what = what
+        self.where = where
 
 
 class EngineError(SemelError):

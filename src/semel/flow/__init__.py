@@ -1,0 +1,1 @@
+"""The deterministic machinery: what keeps workflow code the same at every replay."""
