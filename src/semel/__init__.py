@@ -39,6 +39,7 @@ from semel.errors import (
 if typing.TYPE_CHECKING:
     from semel.app import App
     from semel.define.context import Running, current, effect_key
+    from semel.define.handler import handler, idle, query
     from semel.define.task import Call, Task
     from semel.handle import Handle
 else:
@@ -52,6 +53,9 @@ else:
         "Task": "semel.define.task",
         "current": "semel.define.context",
         "effect_key": "semel.define.context",
+        "handler": "semel.define.handler",
+        "idle": "semel.define.handler",
+        "query": "semel.define.handler",
     }
 
     def __getattr__(name: str) -> object:
@@ -111,4 +115,7 @@ __all__ = [
     "TaskTimedOut",
     "current",
     "effect_key",
+    "handler",
+    "idle",
+    "query",
 ]

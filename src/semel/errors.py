@@ -2,7 +2,7 @@
 
     SemelError
     ├── ConfigError                 C01  a setting or a semel.toml that cannot be used
-    ├── DefinitionError             C02  a decorated function that cannot be a task
+    ├── DefinitionError             C02  a decorated function or class that cannot be what it is made
     ├── InputError
     │   ├── InvalidKey              K01  a task_id that cannot be a key
     │   ├── InvalidValue            V01  an option (duration, rate, priority ...) out of its bounds
@@ -59,7 +59,7 @@ class ConfigError(SemelError):
 
 
 class DefinitionError(SemelError):
-    """A decorated function cannot become a task; raised when the module is imported."""
+    """A decorated function or class cannot become what it is made; raised when the module is imported."""
 
     code = "SEMEL-C02"
 
