@@ -41,6 +41,7 @@ from semel.errors import (
 if typing.TYPE_CHECKING:
     from semel.app import App
     from semel.define.context import Running, current, effect_key
+    from semel.define.handler import handler, idle, query
     from semel.define.task import Call, Task
     from semel.define.workflow import Workflow, WorkflowCall
     from semel.flow.context import Child, Context
@@ -62,6 +63,9 @@ else:
         "WorkflowCall": "semel.define.workflow",
         "current": "semel.define.context",
         "effect_key": "semel.define.context",
+        "handler": "semel.define.handler",
+        "idle": "semel.define.handler",
+        "query": "semel.define.handler",
     }
 
     def __getattr__(name: str) -> object:
@@ -128,4 +132,7 @@ __all__ = [
     "WorkflowEnded",
     "current",
     "effect_key",
+    "handler",
+    "idle",
+    "query",
 ]

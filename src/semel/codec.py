@@ -148,15 +148,41 @@ def _point_into(value: Any, path: str, depth: int) -> None:
             ) from None
 
 
-def _is_plain(annotation: Any) -> bool:
+def is_plain(annotation: Any) -> bool:
+    """Does the annotation say nothing, so that only plain JSON comes back as it went?"""
     return annotation is Any or annotation is inspect.Parameter.empty or annotation is object
+
+
+def object_reader(name: str, fields: list[tuple[str, Any, Any]]) -> msgspec.json.Decoder[Any]:
+    """Reads one JSON object of (name, annotation, default) fields; unknown ones are an error. TypeError: it cannot."""
+    kind = msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
+    return msgspec.json.Decoder(kind, dec_hook=_from_json)
+
+
+def unreadable(reader: msgspec.json.Decoder[Any]) -> str | None:
+    """The name of the first type, at any depth, that no JSON can be read into."""
+    import msgspec.inspect as looking  # only where somebody asks: it takes a while to import
+
+    todo: list[Any] = [looking.type_info(reader.type)]
+    seen: set[int] = set()
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, looking.CustomType) and node.cls is not object and not hasattr(node.cls, "model_validate"):
+            return str(getattr(node.cls, "__name__", node.cls))
+        for name in ("item_type", "key_type", "value_type", "type", "types", "item_types", "fields"):
+            inner = getattr(node, name, ())
+            todo += inner if isinstance(inner, tuple) else (inner,)
+    return None
 
 
 class Returns:
     """What one function gives: its return annotation, made into a JSON reader."""
 
     def __init__(self, annotation: Any, who: str) -> None:
-        self._plain_result = _is_plain(annotation)
+        self._plain_result = is_plain(annotation)
         try:
             self._result = msgspec.json.Decoder(Any if self._plain_result else annotation, dec_hook=_from_json)
         except TypeError as error:
@@ -217,16 +243,17 @@ class Shape(Returns):
         self._simple = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
         self._most = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
         self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-        self._plain = frozenset(p.name for p in parameters if _is_plain(hints.get(p.name, Any)))
+        self._plain = frozenset(p.name for p in parameters if is_plain(hints.get(p.name, Any)))
         fields = [(p.name, _field_type(p, hints.get(p.name, Any)), _default(p)) for p in parameters]
         super().__init__(hints.get("return", Any), f"{kind} {name!r}")
         try:
-            self._reader = msgspec.json.Decoder(
-                msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True, kw_only=True),
-                dec_hook=_from_json,
-            )
+            self._reader = object_reader("Arguments", fields)
         except TypeError as error:
             raise DefinitionError(f"{kind} {name!r}: its annotations cannot be read from JSON: {error}") from error
+
+    def unreadable(self) -> str | None:
+        """The name of a parameter's type that no JSON can be read into, if there is one."""
+        return unreadable(self._reader)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in. TypeError as a plain call would raise it."""
@@ -297,7 +324,7 @@ def _hints(fn: Callable[..., Any], names: set[str]) -> dict[str, Any]:
 
 
 def _field_type(parameter: inspect.Parameter, annotation: Any) -> Any:
-    kind: Any = Any if _is_plain(annotation) else annotation
+    kind: Any = Any if is_plain(annotation) else annotation
     if parameter.kind is parameter.VAR_POSITIONAL:
         return tuple[kind, ...]
     if parameter.kind is parameter.VAR_KEYWORD:

@@ -2,7 +2,7 @@
 
     SemelError
     ├── ConfigError                 C01  a setting or a semel.toml that cannot be used
-    ├── DefinitionError             C02  a decorated function that cannot be a task
+    ├── DefinitionError             C02  a decorated function or class that cannot be what it is made
     ├── InputError
     │   ├── InvalidKey              K01  a task_id that cannot be a key
     │   ├── InvalidValue            V01  an option (duration, rate, priority ...) out of its bounds
@@ -61,7 +61,7 @@ class ConfigError(SemelError):
 
 
 class DefinitionError(SemelError):
-    """A decorated function cannot become a task; raised when the module is imported."""
+    """A decorated function or class cannot become what it is made; raised when the module is imported."""
 
     code = "SEMEL-C02"
 
@@ -221,12 +221,15 @@ class NonDeterminism(SemelError):
         self.where = where
 
 
-class Forbidden(SemelError, RuntimeError):
-    """Workflow code did something that cannot be done again in the same way, and so belongs in a task."""
+class Forbidden(SemelError):
+    """Workflow code was about to touch the outside: a socket, a file, a process. It has not happened.
+
+    `what` is the call, `where` the line (`file:line`) of the workflow's code that led to it.
+    """
 
     code = "SEMEL-W02"
 
-    def __init__(self, message: str, *, what: str = "", where: str = "") -> None:
+    def __init__(self, message: str, *, what: str, where: str = "") -> None:
         super().__init__(message)
         self.what = what
         self.where = where

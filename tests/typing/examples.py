@@ -28,6 +28,27 @@ async def total(*cents: int) -> dict[str, int]:
     return {"total": sum(cents)}
 
 
+class Rewards:
+    points: int = 0
+
+    @semel.handler("add-points")
+    async def add(self, ctx: object, points: int) -> int:
+        return self.points + points
+
+    @semel.query
+    def status(self) -> dict[str, int]:
+        return {"points": self.points}
+
+    @semel.idle("365d")
+    async def lapse(self, ctx: object) -> None: ...
+
+
+async def tested() -> None:
+    assert_type(await Rewards().add(None, 5), int)
+    assert_type(Rewards().status(), dict[str, int])
+    await Rewards().add(None, "5")  # type: ignore[arg-type]
+
+
 async def asked() -> None:
     handle = await app.enqueue(charge.call("o-1", 9900), task_id="pay-1")
     assert_type(handle, semel.Handle[Receipt])
@@ -61,3 +82,6 @@ async def refused() -> None:
     await app.enqueue(charge.call("o-1", 1), "more")  # type: ignore[call-overload]
     await app.enqueue("charge")  # type: ignore[call-overload]
     app.task(retry="often")  # type: ignore[call-overload]
+
+    @semel.handler  # type: ignore[type-var]
+    def not_async(self: object, ctx: object) -> None: ...

@@ -1,1 +1,1 @@
-"""What people write: tasks, and what a running task can ask."""
+"""What people write: tasks, entities, and what a running task can ask."""

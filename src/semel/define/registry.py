@@ -53,7 +53,7 @@ class Registry:
             there = ", ".join(map(str, sorted(versions)))
             raise NonDeterminism(
                 f"workflow {name!r} began with version {version}, and this code has {there}. It waits. Keep the old "
-                f"function with @app.workflow(name={name!r}, version={version}) until all that began with it have ended.",
+                f"function, with @app.workflow(name={name!r}, version={version}), until all that began with it ended.",
                 expected=f"version {version}", found=f"versions {there}",
             )  # fmt: skip
         return found

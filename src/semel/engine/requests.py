@@ -94,8 +94,8 @@ def _start(
 
 @cache
 def _keeping(
-    retention: timedelta | None, window: timedelta | None, of_queue: timedelta | None, window_of_queue: timedelta | None,
-    kind: str,
+    retention: timedelta | None, window: timedelta | None, of_queue: timedelta | None,
+    window_of_queue: timedelta | None, kind: str,
 ) -> Keeping:  # fmt: skip
     """Its own first, then its queue's; an app has few combinations, and asks for them all the time."""
     default = TASK_RETENTION if kind == "task" else WORKFLOW_RETENTION

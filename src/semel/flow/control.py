@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ContinueAsNew(BaseException):
-    """Begin again with this input and an empty journal. Not an Exception, so that `except Exception` lets it through."""
+    """Begin again with this input and an empty journal. No Exception, so that `except Exception` lets it through."""
 
     def __init__(self, payload: bytes) -> None:
         super().__init__("continue as new")

@@ -1,8 +1,8 @@
 """What a journal is made of: what happened to a workflow, and what it asked for, in order.
 
-A row of the journal holds the entries of one commit. Things that happen (`Began`, `Turned`, `Resolved`, `Fired`, `Signalled`,
-`Stopped`) are fed to the code, which then runs until it waits; what it asked for on the way (`Asked`, `Dropped`) follows. Fed
-the same, the code must ask for the same.
+A row of the journal holds the entries of one commit. Things that happen (`Began`, `Turned`, `Resolved`, `Fired`,
+`Signalled`, `Stopped`) are fed to the code, which then runs until it waits; what it asked for on the way (`Asked`,
+`Dropped`) follows. Fed the same, the code must ask for the same.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
-from semel.codec import decode_plain
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.define.workflow import Workflow
@@ -39,10 +39,13 @@ from semel.flow.entries import (
     Turned,
     stored,
 )
+from semel.flow.guard import guard
 from semel.flow.loop import FlowFuture, FlowLoop, Timer
+from semel.flow.order import keep_order
 from semel.flow.snapshot import Snapshot
 from semel.settings import Settings
 
+keep_order()
 _PACKAGE: Final = str(Path(__file__).parent.parent)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_ANSWER: Final = frozenset({Kind.PUBLISH, Kind.ATTRIBUTE, Kind.PATCH, Kind.SEND, Kind.CANCEL})
@@ -114,6 +117,7 @@ class Instance:
         digest = hashlib.blake2b(f"{who.id}:{start.run}".encode(), digest_size=16).digest()
         self.random = random.Random(digest)
         self.loop = FlowLoop(int.from_bytes(digest[:7], "big"), self._set_timer)
+        self._guard = guard(f"workflow {who.key!r}")
         self._start = start
         self._numbers = start.numbers
         self._timers: dict[int, Timer] = {}
@@ -249,7 +253,8 @@ class Instance:
                 self._late = self._late or late
                 if self._main is not None:
                     self._main.cancel()
-        self.loop.run()
+        with self._guard:
+            self.loop.run()
 
     def _begin(self) -> None:
         args, kwargs = self.workflow.shape.decode_input(self._start.input)
@@ -459,14 +464,14 @@ def told(entry: Entry | None) -> str:
 
 def _where() -> str:
     """The line of the user's code that is running, if one is."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith((_PACKAGE, _ASYNCIO)):
             return f"{file}:{frame.f_lineno}"
         if frame.f_code.co_name == "run" and file == _LOOP:
-            return ""
-        frame = frame.f_back  # type: ignore[assignment]
+            break
+        frame = frame.f_back
     return ""
 
 
@@ -477,8 +482,3 @@ _LOOP: Final = str(Path(__file__).with_name("loop.py"))
 def _refusal(error: ErrorInfo | None) -> KeyConflict:
     message = "the key stands for something else" if error is None else error.message
     return KeyConflict(message, existing_execution_id="", status=Status.PENDING, differences={})
-
-
-def read_plain(data: bytes | None) -> Any:
-    """An answer without a type."""
-    return decode_plain(data)

@@ -1,8 +1,8 @@
 """An event loop that does the same again.
 
 It has no selector, no thread and no clock: time stands still until the journal says that it moved, and callbacks run
-in the order in which they were made ready. `asyncio.sleep`, `gather`, `wait`, `timeout`, `TaskGroup`, `Event` and `Queue`
-need no more than this, so that workflow code uses them as they are.
+in the order in which they were made ready. `asyncio.sleep`, `gather`, `wait`, `timeout`, `TaskGroup`, `Event` and
+`Queue` need no more than this, so that workflow code uses them as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from semel.errors import Forbidden
 
@@ -61,10 +61,12 @@ class Timer(events.TimerHandle):
     due: int
 
 
-class FlowLoop(asyncio.AbstractEventLoop):
+class FlowLoop:
     """The loop of one workflow. `set_timer` is told of each timer when it is made."""
 
     def __init__(self, salt: int, set_timer: Callable[[Timer], None]) -> None:
+        self._self: Any = self
+        """As asyncio takes it: it has the methods that tasks and futures use, and refuses those that reach outside."""
         self._ready: deque[events.Handle] = deque()
         self._numbers = salt
         self._set_timer = set_timer
@@ -80,7 +82,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         hooks = sys.get_asyncgen_hooks()
         if task is not None and outer is not None:
             tasks._leave_task(outer, task)
-        events._set_running_loop(self)
+        events._set_running_loop(self._self)
         sys.set_asyncgen_hooks(None, None)  # or the worker's loop would finish generators that are not its own
         try:
             for _ in range(MOST_CALLBACKS):
@@ -102,7 +104,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> events.Handle:
         """Run it after what is ready already."""
-        handle = events.Handle(callback, args, self, context)
+        handle = events.Handle(callback, args, self._self, context)
         self._ready.append(handle)
         return handle
 
@@ -116,7 +118,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> events.TimerHandle:
         """A durable timer."""
-        timer = Timer(when, callback, list(args), self, context)
+        timer = Timer(when, callback, list(args), self._self, context)
         timer.due = max(self.now, round(when * 1_000_000))
         self._set_timer(timer)
         return timer
@@ -127,7 +129,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> FlowFuture:
         """A future of this loop."""
-        future = FlowFuture(loop=self)
+        future = FlowFuture(loop=self._self)
         future.number = self._next()
         return future
 
@@ -135,7 +137,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         """A task of this loop."""
         task = FlowTask.__new__(FlowTask)
         task.number = self._next()  # before the rest: asyncio puts a new task into a set at once
-        FlowTask.__init__(task, coro, loop=self, name=name or "", context=context)
+        FlowTask.__init__(task, coro, loop=self._self, name=name or "", context=context)
         if len(self._tasks) > 100:
             self._tasks = [ref for ref in self._tasks if (one := ref()) is not None and not one.done()]
         self._tasks.append(weakref.ref(task))
@@ -151,7 +153,7 @@ class FlowLoop(asyncio.AbstractEventLoop):
         for ref in self._tasks:
             task = ref()
             if task is not None and not task.done():
-                task._log_destroy_pending = False
+                cast(Any, task)._log_destroy_pending = False
                 with contextlib.suppress(BaseException):
                     task.get_coro().close()
         self._tasks.clear()

@@ -20,4 +20,4 @@ def _in_order(fs: Iterable[Any], *, timeout: float | None = None) -> Iterator[An
 
 def keep_order() -> None:
     """Put the ordered one in its place; outside of workflows it does what the other did."""
-    asyncio.as_completed = asyncio.tasks.as_completed = _in_order  # type: ignore[assignment]
+    asyncio.as_completed = asyncio.tasks.as_completed = _in_order

@@ -14,7 +14,7 @@ from semel.flow.entries import Signalled
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The beginning of a run. `numbers` goes on, so that late answers to an earlier run's commands fit none of this one's."""
+    """The beginning of a run. `numbers` goes on: a late answer to an earlier run fits no command of this one."""
 
     input: bytes
     run: int = 1

@@ -43,9 +43,7 @@ def step_of(
     )  # fmt: skip
 
 
-def _bound(
-    kind: Kind, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Callable[..., Any]:
+def _bound(kind: Kind, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
     if kind is Kind.TRANSACTION:
         return lambda tx: fn(tx, *args, **kwargs)
     return functools.partial(fn, *args, **kwargs) if args or kwargs else fn

@@ -30,7 +30,7 @@ def clean() -> Script[tuple[int, int]]:
                 again.append((finished + micros(keep.window), id_))
             case Fate.FORGET:
                 forget.append((id_,))
-    for name, rows in (("strip", strip), ("forget", forget), ("slip", again)):
+    for name, rows in (("strip", strip), ("forget", forget), ("forget_flows", strip + forget), ("slip", again)):
         if rows:
             yield Each(name, rows)
     return len(slips), len(ids)

@@ -190,7 +190,8 @@ class Flows:
         now = max(clock(), instance.loop.now)
         place = Commit(claim.lane, claim.seq, claim.execution, instance.position + 1)
         tell = self._performer.telling(command, now)
-        body = await self._worker.store.run(transact, self._worker.id, place, command.call or _nothing, tell)
+        call: Callable[..., Any] = command.call or _nothing
+        body = await self._worker.store.run(transact, self._worker.id, place, call, tell)
         if body is None:
             raise _Gone
         instance.position += 1
@@ -272,10 +273,12 @@ class Flows:
         while plain or rest:
             try:
                 if plain:
-                    verdicts |= await self._worker.store.run(record, worker, plain)
+                    remembered = await self._worker.store.run(record, worker, plain)
+                    verdicts.update(remembered)
                     plain = []
                 if rest:
-                    verdicts |= await self._worker.store.run(commit, self._worker.namespace, worker, rest)
+                    written = await self._worker.store.run(commit, self._worker.namespace, worker, rest)
+                    verdicts.update(written)
                     rest = []
             except EngineError as error:
                 failures += 1

@@ -128,7 +128,8 @@ def published(id_: str, name: str) -> Script[bytes | None]:
 @procedure(Line.READ, atomic=True)
 def attributes(id_: str) -> Script[dict[str, str]]:
     """The search attributes of a workflow."""
-    return {name: value for name, value in (yield Ask("attributes", (id_,)))}
+    rows = yield Ask("attributes", (id_,))
+    return dict(map(tuple, rows))
 
 
 @procedure(Line.READ, atomic=True)

@@ -180,7 +180,7 @@ def _started(flow: str, command: int, id_: str) -> Row:
 
 
 def _decide(namespace: str, flow: str, birth: Birth) -> Script[None]:
-    id_, kind, name, key, lane, _, _, fingerprint, *_ = birth.row
+    id_, kind, name, key, _, _, _, fingerprint, *_ = birth.row
     for _ in range(TRIES):
         found = yield Each("priors", [(kind, key)], (namespace,))
         if not found:

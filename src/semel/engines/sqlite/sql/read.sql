@@ -47,7 +47,8 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
   from semel_executions
  where namespace = ?1 and (?2 is null or id < ?2) and (?3 is null or queue = ?3)
    and (?4 is null or name = ?4) and (?5 is null or kind = ?5) and (?6 is null or status = ?6)
-   and id in (select execution from semel_ready union all select execution from semel_later)
+   and id in (select execution from semel_ready union all select execution from semel_later
+              union all select execution from semel_flow)
  order by id desc limit ?7
 
 -- name: recent_dead
