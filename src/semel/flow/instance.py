@@ -6,13 +6,9 @@ import asyncio
 import contextvars
 import hashlib
 import random
-import sys
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from semel.contract.lifecycle import Status
@@ -22,6 +18,7 @@ from semel.engine.outcomes import describe, failure
 from semel.engine.protocol import Outcome
 from semel.errors import Forbidden, KeyConflict, NonDeterminism, SemelError
 from semel.flow.commands import IN_PLACE, Command, Kind
+from semel.flow.compare import alike, same, told, where
 from semel.flow.context import Context
 from semel.flow.control import ContinueAsNew
 from semel.flow.entries import (
@@ -43,58 +40,12 @@ from semel.flow.guard import guard
 from semel.flow.loop import FlowFuture, FlowLoop, Timer
 from semel.flow.order import keep_order
 from semel.flow.snapshot import Snapshot
+from semel.flow.turn import Arrival, Ended, Identity, Turn
 from semel.settings import Settings
 
 keep_order()
-_PACKAGE: Final = str(Path(__file__).parent.parent)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_ANSWER: Final = frozenset({Kind.PUBLISH, Kind.ATTRIBUTE, Kind.PATCH, Kind.SEND, Kind.CANCEL})
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who a workflow is."""
-
-    id: str
-    key: str
-    name: str
-    namespace: str
-    queue: str
-    generation: int
-    input: bytes
-    parent: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """Something that came from outside, and the row of the inbox it came in."""
-
-    at: int
-    what: Happening
-    row: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The code has come to its end."""
-
-    status: Status
-    output: bytes | None = None
-    error: ErrorInfo | None = None
-
-
-@dataclass(slots=True)
-class Turn:
-    """What came of one go: to be written down as a whole, or not at all."""
-
-    entries: list[Entry] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
-    dropped: list[Command] = field(default_factory=list)
-    consumed: list[int] = field(default_factory=list)
-    ended: Ended | None = None
-    again: Snapshot | None = None
-    """It continues as new, from here."""
-    due: int | None = None
 
 
 class Instance:
@@ -335,7 +286,7 @@ class Instance:
         """Did this run begin after the change, or get to it after the change?"""
         if name not in self._patches:
             replaying = self._expected is not None
-            marked = bool(self._expected) and _same(self._expected[0], Kind.PATCH, name)  # type: ignore[index]
+            marked = bool(self._expected) and same(self._expected[0], Kind.PATCH, name)  # type: ignore[index]
             self._patches[name] = not replaying or marked
             if self._patches[name]:
                 self.ask(Command(Kind.PATCH, name))
@@ -374,7 +325,7 @@ class Instance:
             return
         if self._expected is not None:
             expected = self._expected.popleft() if self._expected else None
-            if expected is None or not _alike(expected, deed):
+            if expected is None or not alike(expected, deed):
                 self._mismatch = self._differs(expected, deed)
                 self.loop.halt()
             elif command is not None and isinstance(expected, Asked):
@@ -418,65 +369,18 @@ class Instance:
 
     def _differs(self, expected: Entry | None, found: Deed | None) -> NonDeterminism:
         recorded, done = told(expected), told(found)
-        where = _where()
+        line = where()
         return NonDeterminism(
             f"workflow {self.who.key!r} ({self.who.name}) cannot go on: its journal says {recorded}, its code now "
-            f"does {done}{f' at {where}' if where else ''}. It waits. Deploy code that does what the journal says, "
+            f"does {done}{f' at {line}' if line else ''}. It waits. Deploy code that does what the journal says, "
             "or put the change behind ctx.patched('…'); it goes on by itself then.",
-            expected=recorded, found=done, where=where,
+            expected=recorded, found=done, where=line,
         )  # fmt: skip
 
     def close(self) -> None:
         """Let go of it: its code does not go on, here."""
         self._mismatch = self._mismatch or NonDeterminism("this instance is gone")
         self.loop.abandon()
-
-
-def _alike(expected: Deed, found: Deed) -> bool:
-    if isinstance(expected, Asked) and isinstance(found, Asked):
-        return (expected.command, expected.kind, expected.name, expected.mark) == (
-            found.command, found.kind, found.name, found.mark,
-        )  # fmt: skip
-    return isinstance(expected, Dropped) and isinstance(found, Dropped) and expected.command == found.command
-
-
-def _same(deed: Deed, kind: Kind, name: str) -> bool:
-    return isinstance(deed, Asked) and deed.kind == kind and deed.name == name
-
-
-def told(entry: Entry | None) -> str:
-    """An entry in words."""
-    match entry:
-        case None:
-            return "nothing more"
-        case Asked(command, kind, name, mark):
-            what = f"{kind} {name!r}" if name else kind
-            return f"{what} (command {command}{f', input {mark}' if mark else ''})"
-        case Dropped(command):
-            return f"giving up command {command}"
-        case Resolved(command):
-            return f"the answer to command {command}"
-        case Fired(command):
-            return f"timer {command} going off"
-        case _:
-            return type(entry).__name__.lower()
-
-
-def _where() -> str:
-    """The line of the user's code that is running, if one is."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((_PACKAGE, _ASYNCIO)):
-            return f"{file}:{frame.f_lineno}"
-        if frame.f_code.co_name == "run" and file == _LOOP:
-            break
-        frame = frame.f_back
-    return ""
-
-
-_ASYNCIO: Final = str(Path(asyncio.__file__).parent)
-_LOOP: Final = str(Path(__file__).with_name("loop.py"))
 
 
 def _refusal(error: ErrorInfo | None) -> KeyConflict:

@@ -10,7 +10,8 @@ from semel.engines.journal.times import micros
 from semel.engines.journal.turning import Birth, Commit
 from semel.flow import entries, snapshot
 from semel.flow.commands import Command, Kind
-from semel.flow.instance import Instance, Turn
+from semel.flow.instance import Instance
+from semel.flow.turn import Turn
 
 _EXECUTIONS = (Kind.TASK, Kind.WORKFLOW)
 

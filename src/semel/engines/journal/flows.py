@@ -27,8 +27,9 @@ from semel.engines.journal.turning import Commit, Verdict, commit, load, park, r
 from semel.errors import EngineError, Forbidden, InputError, NonDeterminism
 from semel.flow import entries, snapshot
 from semel.flow.commands import Command, Kind
-from semel.flow.instance import Arrival, Identity, Instance
+from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
+from semel.flow.turn import Arrival, Identity
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker

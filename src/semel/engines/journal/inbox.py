@@ -9,7 +9,7 @@ import msgspec
 
 from semel.engines.journal.reading import load_error
 from semel.flow.entries import Happening, Resolved, Signalled, Stopped, raw
-from semel.flow.instance import Arrival
+from semel.flow.turn import Arrival
 
 
 def arrivals_of(row: Sequence[Any]) -> Arrival:

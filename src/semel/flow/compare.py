@@ -1,0 +1,59 @@
+"""Does the code do what its journal says? And if not: what does each of them say, and where."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from semel.flow.commands import Kind
+from semel.flow.entries import Asked, Deed, Dropped, Entry, Fired, Resolved
+
+_PACKAGE: Final = str(Path(__file__).parent.parent)
+_ASYNCIO: Final = str(Path(asyncio.__file__).parent)
+_LOOP: Final = str(Path(__file__).with_name("loop.py"))
+
+
+def alike(expected: Deed, found: Deed) -> bool:
+    if isinstance(expected, Asked) and isinstance(found, Asked):
+        return (expected.command, expected.kind, expected.name, expected.mark) == (
+            found.command, found.kind, found.name, found.mark,
+        )  # fmt: skip
+    return isinstance(expected, Dropped) and isinstance(found, Dropped) and expected.command == found.command
+
+
+def same(deed: Deed, kind: Kind, name: str) -> bool:
+    return isinstance(deed, Asked) and deed.kind == kind and deed.name == name
+
+
+def told(entry: Entry | None) -> str:
+    """An entry in words."""
+    match entry:
+        case None:
+            return "nothing more"
+        case Asked(command, kind, name, mark):
+            what = f"{kind} {name!r}" if name else kind
+            return f"{what} (command {command}{f', input {mark}' if mark else ''})"
+        case Dropped(command):
+            return f"giving up command {command}"
+        case Resolved(command):
+            return f"the answer to command {command}"
+        case Fired(command):
+            return f"timer {command} going off"
+        case _:
+            return type(entry).__name__.lower()
+
+
+def where() -> str:
+    """The line of the user's code that is running, if one is."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((_PACKAGE, _ASYNCIO)):
+            return f"{file}:{frame.f_lineno}"
+        if frame.f_code.co_name == "run" and file == _LOOP:
+            break
+        frame = frame.f_back
+    return ""
