@@ -44,7 +44,8 @@ if typing.TYPE_CHECKING:
     from semel.define.handler import handler, idle, query
     from semel.define.task import Call, Task
     from semel.define.workflow import Workflow, WorkflowCall
-    from semel.flow.context import Child, Context
+    from semel.entities import Ref
+    from semel.flow.context import Child, Context, EntityContext
     from semel.flow.history import Event
     from semel.handle import Handle
 else:
@@ -55,8 +56,10 @@ else:
         "Call": "semel.define.task",
         "Child": "semel.flow.context",
         "Context": "semel.flow.context",
+        "EntityContext": "semel.flow.context",
         "Event": "semel.flow.history",
         "Handle": "semel.handle",
+        "Ref": "semel.entities",
         "Running": "semel.define.context",
         "Task": "semel.define.task",
         "Workflow": "semel.define.workflow",
@@ -93,6 +96,7 @@ __all__ = [
     "Duplicate",
     "EngineError",
     "EngineUnavailable",
+    "EntityContext",
     "ErrorInfo",
     "Event",
     "Execution",
@@ -113,6 +117,7 @@ __all__ = [
     "OutcomeError",
     "OutsideTask",
     "PayloadTooLarge",
+    "Ref",
     "ResultExpired",
     "ResultPending",
     "Retry",

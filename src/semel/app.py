@@ -20,6 +20,7 @@ from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate
 from semel.contract.records import Execution, Explanation
 from semel.contract.words import tell
+from semel.define.entity import Entity
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.defining import Definitions
@@ -28,6 +29,7 @@ from semel.engine.observed import observed
 from semel.engine.protocol import Engine, Filter, Finding, Observer, QueueState, Worker, WorkerState
 from semel.engine.requests import request, workflow_request
 from semel.engines.opening import Opener
+from semel.entities import Ref
 from semel.errors import InvalidValue, NotFound, NotRedrivable
 from semel.handle import Handle
 from semel.settings import load, read_worker
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from semel.sync import SyncApp
 
 R = TypeVar("R")
+S = TypeVar("S")
 OnDuplicate = Literal["return", "raise"]
 ReuseName = Literal["failed_only", "reject", "always"]
 
@@ -184,6 +187,9 @@ class App(Definitions):
             await self._configure()
         admission = await self.engine.start(start)
         return await answer(self, start, admission, on_duplicate)
+
+    def _ref(self, entity: Entity[S], id: str) -> Ref[S]:
+        return Ref(self, entity, id)
 
     async def find(self, key: str, *, kind: str = "task") -> Handle[Any] | None:
         """A handle to the newest execution under a key, or None."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, dataclass_transform, overload
 
 from semel.contract.durations import Duration
 from semel.contract.rates import Rate
 from semel.contract.retry import Retry
+from semel.define.entity import Entity
 from semel.define.registry import Registry
 from semel.define.task import Task
 from semel.define.workflow import Workflow
 from semel.flow.context import Context
 
+if TYPE_CHECKING:
+    from semel.entities import Ref
+
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 class Decorator(Protocol):
@@ -108,3 +114,38 @@ class Definitions:
             return workflow
 
         return decorate if fn is None else decorate(fn)
+
+    @overload
+    def entity(
+        self, cls: None = None, /, *, name: str | None = None, window: Duration = "3d", max_keys: int = 10_000,
+        queue: str = "default", retention: Duration | None = None,
+    ) -> Callable[[type[S]], type[S]]: ...  # fmt: skip
+
+    @overload
+    def entity(self, cls: type[S], /) -> type[S]: ...
+
+    @overload
+    def entity(self, cls: type[S], id: str, /) -> Ref[S]: ...
+
+    @dataclass_transform(field_specifiers=(dataclasses.field, dataclasses.Field))
+    def entity(
+        self, cls: type[Any] | None = None, id: str | None = None, /, *, name: str | None = None,
+        window: Duration = "3d", max_keys: int = 10_000, queue: str = "default", retention: Duration | None = None,
+    ) -> Any:  # fmt: skip
+        """Make a class an entity: `@app.entity(window="3d")`; or point at one of them: `app.entity(Rewards, "c-1")`.
+
+        Message keys are remembered for `window`, at most `max_keys` of them.
+        """
+        if cls is not None and id is not None:
+            return self._ref(self.tasks.entity(cls), id)
+
+        def decorate(decorated: type[Any]) -> type[Any]:
+            self.tasks.add(
+                Entity(decorated, name=name, window=window, max_keys=max_keys, queue=queue, retention=retention)
+            )
+            return decorated
+
+        return decorate if cls is None else decorate(cls)
+
+    def _ref(self, entity: Entity[S], id: str) -> Ref[S]:
+        raise NotImplementedError

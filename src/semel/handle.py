@@ -9,6 +9,7 @@ from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_key, check_name
 from semel.contract.lifecycle import Status
 from semel.contract.records import Execution
+from semel.define.entity import Entity
 from semel.engine.outcomes import failure
 from semel.engine.protocol import Outcome
 from semel.errors import NotFound, ResultPending, WorkflowEnded
@@ -56,7 +57,9 @@ class Handle(Generic[T_co]):
     def _value(self, outcome: Outcome) -> Any:
         if outcome.status is Status.COMPLETED and not outcome.expired:
             task = self._app.tasks.get(self.name)
-            return decode_plain(outcome.output) if task is None else task.shape.decode_result(outcome.output)
+            if task is None or isinstance(task, Entity):
+                return decode_plain(outcome.output)
+            return task.shape.decode_result(outcome.output)
         raise failure(self.id, self.name, outcome)
 
     async def describe(self) -> Execution:

@@ -35,6 +35,8 @@ class Reason(StrEnum):
     REPLAYED = "replayed"
     INPUT_DIFFERS = "input_differs"
     FUNCTION_DIFFERS = "function_differs"
+    SEEN = "seen"
+    """A message whose key its entity has seen within its window."""
 
 
 class Prior(Struct, frozen=True):

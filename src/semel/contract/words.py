@@ -15,6 +15,7 @@ _WHY = {
     Reason.REPLAYED: "it had finished, so they got its outcome",
     Reason.INPUT_DIFFERS: "refused: the input was another one",
     Reason.FUNCTION_DIFFERS: "refused: the key was asked for with another function",
+    Reason.SEEN: "its key had been seen within the window",
 }
 
 

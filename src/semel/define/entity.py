@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from semel.contract.durations import Duration
 from semel.contract.keys import KEY_LENGTH, check_name
@@ -23,6 +23,10 @@ class Entity(Generic[S]):
 
     The class stays a class: make one in a test, and call its methods.
     """
+
+    kind: ClassVar[str] = "entity"
+    version: ClassVar[int] = 1
+    timeout: ClassVar[timedelta | None] = None
 
     def __init__(
         self,

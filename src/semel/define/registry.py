@@ -6,11 +6,12 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
+from semel.define.entity import Entity
 from semel.define.task import Task
 from semel.define.workflow import Workflow
 from semel.errors import DefinitionError, NonDeterminism, NotFound
 
-Definition = Task[..., Any] | Workflow[..., Any]
+Definition = Task[..., Any] | Workflow[..., Any] | Entity[Any]
 
 
 class Registry:
@@ -58,6 +59,14 @@ class Registry:
             )  # fmt: skip
         return found
 
+    def entity(self, name: str | type) -> Entity[Any]:
+        """The entity of that name, or of that class."""
+        for one in self._known.values():
+            if isinstance(one, Entity) and name in (one.name, one.cls):
+                return one
+        called = name if isinstance(name, str) else name.__name__
+        raise NotFound(f"this app has no entity {called!r}: decorate the class with @app.entity.")
+
     def __getitem__(self, name: str) -> Definition:
         found = self._known.get(name)
         if found is None:
@@ -74,8 +83,19 @@ class Registry:
 
 
 def _refuse_twins(other: Definition | None, one: Definition) -> None:
-    if other is not None and other.fn.__code__ is not one.fn.__code__:
+    if other is None:
+        return
+    old, new = _home(other), _home(one)
+    if (isinstance(other, Entity) or isinstance(one, Entity)) and (other.kind, old.__qualname__) == (
+        one.kind, new.__qualname__,
+    ):  # fmt: skip
+        return
+    if getattr(old, "__code__", old) is not getattr(new, "__code__", new):
         raise DefinitionError(
-            f"two {one.kind}s are called {one.name!r}: {other.fn.__module__}.{other.fn.__qualname__} and "
-            f"{one.fn.__module__}.{one.fn.__qualname__}. Give one of them name='…'."
+            f"two {one.kind}s are called {one.name!r}: {old.__module__}.{old.__qualname__} and "
+            f"{new.__module__}.{new.__qualname__}. Give one of them name='…'."
         )
+
+
+def _home(one: Definition) -> Any:
+    return one.cls if isinstance(one, Entity) else one.fn

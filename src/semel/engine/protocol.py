@@ -45,6 +45,15 @@ class Start(Struct):
     """What its effect keys are made of, where it has no key of its own."""
 
 
+class Message(Struct, frozen=True):
+    """A message to an entity. `start` is how to make the entity, should it be missing."""
+
+    start: Start
+    name: str
+    payload: bytes
+    key: str | None
+
+
 class Admission(Struct, frozen=True):
     """The answer: `id` is the execution that the caller shares or owns."""
 
@@ -170,6 +179,15 @@ class Engine(Protocol):
 
     async def signal(self, id: str, name: str, payload: bytes | None, key: str | None) -> Status | None:
         """Hand a signal to a workflow. Its status if it has ended, `running` if not, None: no such execution."""
+
+    async def send(self, message: Message) -> str:
+        """Hand a message to an entity, which is made if it is missing. When this returns, it is committed; its id."""
+
+    async def answer(self, id: str, key: str, timeout: float | None) -> Outcome | None:
+        """Wait for what an entity answers to the message with this key. None: not within `timeout`."""
+
+    async def state_of(self, key: str) -> tuple[bool, bytes | None]:
+        """Is there an entity under this key, and what was it after its last message?"""
 
     async def terminate(self, id: str, why: str) -> Status | None:
         """End a workflow at once; its code hears nothing of it. The status afterwards; None: no such execution."""

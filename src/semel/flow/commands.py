@@ -16,6 +16,8 @@ class Kind(StrEnum):
     """The kinds of commands, as journals hold them."""
 
     TASK = "task"
+    ENQUEUE = "enqueue"
+    """A task that nobody waits for."""
     WORKFLOW = "workflow"
     STEP = "step"
     TRANSACTION = "transaction"

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, MutableMapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
 
-from semel.codec import Shape, encode
+from semel.codec import encode
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_key, check_name
 from semel.contract.keys import effect_key as make_effect_key
+from semel.contract.lifecycle import Status
 from semel.contract.retry import Retry
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
@@ -21,8 +22,10 @@ from semel.errors import InvalidValue
 from semel.flow.commands import Command, Kind
 from semel.flow.control import ContinueAsNew
 from semel.flow.steps import reader_of, step_of
+from semel.flow.turn import Ended
 
 if TYPE_CHECKING:
+    from semel.flow.actor import Actor
     from semel.flow.instance import Instance
 
 R = TypeVar("R")
@@ -107,6 +110,20 @@ class Context:
             read=shape.decode_result,
         )  # fmt: skip
         return await instance.ask(command)
+
+    async def enqueue(
+        self, task: Task[..., Any] | Call[Any], /, *args: Any, task_id: str | None = None,
+        priority: int | None = None, delay: Duration | None = None, queue: str | None = None, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        """Have a task run, and do not wait for it. It is committed together with what this code did before."""
+        instance = self._instance
+        start = request(
+            instance.settings, task, args, kwargs, task_id=task_id, priority=priority, delay=delay, queue=queue
+        )
+        if task_id is None:
+            start.root = self._occurrence(start.name)
+        mark = f"{start.key or ''}#{start.fingerprint.hex()[:16]}"
+        await instance.ask(Command(Kind.ENQUEUE, start.name, mark, ref=start.id, start=start))
 
     async def step(
         self, fn: Callable[..., Any], /, *args: Any, name: str | None = None, retry: Retry | int | None = None,
@@ -197,13 +214,30 @@ class Context:
 
     def continue_as_new(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Begin again with this input and an empty journal; the id, waiting signals and seen keys stay."""
-        shape: Shape = self._instance.workflow.shape
+        workflow = self._instance.workflow
+        if not isinstance(workflow, Workflow):
+            raise InvalidValue("continue_as_new() in an entity: its journal is cut after each message by itself.")
+        shape = workflow.shape
         raise ContinueAsNew(shape.encode_input(shape.bind(args, kwargs), self._instance.settings.max_payload))
 
     def _occurrence(self, name: str) -> str:
         who = self._instance.who
         again = f"#{who.generation + 1}" if who.generation else ""
         return f"{name}:{self._instance.count(name)}{again}:{who.key}"
+
+
+class EntityContext(Context):
+    """The way out of an entity's handler."""
+
+    def __init__(self, actor: Actor) -> None:
+        super().__init__(actor)
+        self._actor = actor
+        self.entity_id = actor.who.key.partition("/")[2]
+        """The id that messages are sent to."""
+
+    def end(self) -> None:
+        """End the entity after this message. A later message begins a new one."""
+        self._actor.over = Ended(Status.COMPLETED)
 
 
 class Child(Generic[R_co]):

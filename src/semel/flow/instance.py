@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
+from semel.define.entity import Entity
 from semel.define.workflow import Workflow
 from semel.engine.outcomes import describe, failure
 from semel.engine.protocol import Outcome
@@ -45,13 +46,15 @@ from semel.settings import Settings
 
 keep_order()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_NO_ANSWER: Final = frozenset({Kind.PUBLISH, Kind.ATTRIBUTE, Kind.PATCH, Kind.SEND, Kind.CANCEL})
+_NO_ANSWER: Final = frozenset({Kind.ENQUEUE, Kind.PUBLISH, Kind.ATTRIBUTE, Kind.PATCH, Kind.SEND, Kind.CANCEL})
 
 
 class Instance:
     """One run of one workflow. Not for two threads at once."""
 
-    def __init__(self, workflow: Workflow[..., Any], who: Identity, settings: Settings, start: Snapshot) -> None:
+    def __init__(
+        self, workflow: Workflow[..., Any] | Entity[Any], who: Identity, settings: Settings, start: Snapshot
+    ) -> None:
         self.workflow = workflow
         self.who = who
         self.settings = settings
@@ -65,9 +68,8 @@ class Instance:
         self.counts = dict(start.counts)
         """How often something of a name was asked for: the occurrence in effect keys."""
         self.attributes = dict(start.attributes)
-        digest = hashlib.blake2b(f"{who.id}:{start.run}".encode(), digest_size=16).digest()
-        self.random = random.Random(digest)
-        self.loop = FlowLoop(int.from_bytes(digest[:7], "big"), self._set_timer)
+        self._dice: random.Random | None = None
+        self.loop = FlowLoop(self._salt(), self._set_timer)
         self._guard = guard(f"workflow {who.key!r}")
         self._start = start
         self._numbers = start.numbers
@@ -85,6 +87,25 @@ class Instance:
         self._mismatch: NonDeterminism | None = None
         self._turn = Turn()
         self._carried = Turn()
+
+    def _salt(self) -> int:
+        digest = hashlib.blake2b(f"{self.who.id}:{self.run}".encode(), digest_size=7).digest()
+        return int.from_bytes(digest, "big")
+
+    @property
+    def random(self) -> random.Random:
+        """Dice that fall the same way each time this run is replayed."""
+        if self._dice is None:
+            self._dice = random.Random(self._salt())
+        return self._dice
+
+    def _renew(self) -> None:
+        """Go on as a new run, as if it had just been made from a snapshot."""
+        self.run += 1
+        self.entries = 0
+        self._dice = None
+        self._patches.clear()
+        self.loop.renumber(self._salt())
 
     @property
     def began(self) -> bool:
@@ -151,7 +172,12 @@ class Instance:
                 self._feed(Fired(timer.number))
                 continue
             if not waiting:
-                break
+                overdue = self._overdue(now)
+                if overdue is None:
+                    break
+                self._move_to(now)
+                self._feed(overdue)
+                continue
             arrival = waiting.popleft()
             if arrival.row is not None:
                 turn.consumed.append(arrival.row)
@@ -161,6 +187,10 @@ class Instance:
         self._conclude(turn)
         self.entries += len(turn.entries)
         return turn
+
+    def _overdue(self, now: int) -> Happening | None:
+        """Something that happens by itself when nothing else does."""
+        return None
 
     def _concerns(self, what: Happening) -> bool:
         match what:
@@ -208,6 +238,7 @@ class Instance:
             self.loop.run()
 
     def _begin(self) -> None:
+        assert isinstance(self.workflow, Workflow)
         args, kwargs = self.workflow.shape.decode_input(self._start.input)
         context = contextvars.Context()
         code = context.run(self.workflow.fn, Context(self), *args, **kwargs)
@@ -362,6 +393,8 @@ class Instance:
                 turn.ended = Ended(Status.FAILED, None, describe(error))
 
     def _completed(self, value: Any) -> Ended:
+        if not isinstance(self.workflow, Workflow):
+            return Ended(Status.COMPLETED)
         try:
             return Ended(Status.COMPLETED, self.workflow.shape.encode_result(value, self.settings.max_payload))
         except SemelError as error:

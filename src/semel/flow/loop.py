@@ -143,6 +143,15 @@ class FlowLoop:
         self._tasks.append(weakref.ref(task))
         return task
 
+    @property
+    def alive(self) -> int:
+        """How many tasks have not ended."""
+        return sum(1 for ref in self._tasks if (task := ref()) is not None and not task.done())
+
+    def renumber(self, salt: int) -> None:
+        """Number what is made from now on as a new loop would."""
+        self._numbers = salt
+
     def halt(self) -> None:
         """Stop after the callback that runs now."""
         self._ready.clear()

@@ -23,6 +23,8 @@ class Snapshot:
     attributes: dict[str, str] = field(default_factory=dict)
     signals: tuple[Signalled, ...] = ()
     seen: DedupWindow = field(default_factory=DedupWindow)
+    active: int = 0
+    """Of an entity: when the last message came."""
 
 
 class _Stored(Struct, array_like=True):
@@ -33,6 +35,7 @@ class _Stored(Struct, array_like=True):
     attributes: dict[str, str]
     signals: list[Signalled]
     seen: dict[str, Any]
+    active: int = 0
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -44,7 +47,7 @@ def dump(snapshot: Snapshot) -> bytes:
     return _encode(
         _Stored(
             Raw(snapshot.input), snapshot.run, snapshot.numbers, snapshot.counts, snapshot.attributes,
-            list(snapshot.signals), snapshot.seen.to_json(),
+            list(snapshot.signals), snapshot.seen.to_json(), snapshot.active,
         )
     )  # fmt: skip
 
@@ -53,5 +56,12 @@ def load(data: bytes) -> Snapshot:
     """As it was stored."""
     s = _decode(data)
     return Snapshot(
-        bytes(s.input), s.run, s.numbers, s.counts, s.attributes, tuple(s.signals), DedupWindow.from_json(s.seen)
+        bytes(s.input),
+        s.run,
+        s.numbers,
+        s.counts,
+        s.attributes,
+        tuple(s.signals),
+        DedupWindow.from_json(s.seen),
+        s.active,
     )

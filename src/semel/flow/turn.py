@@ -43,6 +43,18 @@ class Ended:
     error: ErrorInfo | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What became of one message of an entity; `n` is the place of its key among all that were seen."""
+
+    key: str
+    status: Status
+    output: bytes | None = None
+    error: ErrorInfo | None = None
+    n: int = 0
+    at: int = 0
+
+
 @dataclass(slots=True)
 class Turn:
     """What came of one go: to be written down as a whole, or not at all."""
@@ -55,3 +67,12 @@ class Turn:
     again: Snapshot | None = None
     """It continues as new, from here."""
     due: int | None = None
+    snapshot: Snapshot | None = None
+    """Of an entity: what it was when it last rested; its entries are from then on."""
+    fresh: Snapshot | None = None
+    """Of an entity that ends: what it begins anew with if another message came meanwhile."""
+    replies: list[Reply] = field(default_factory=list)
+    forgotten: int = 0
+    """Keys up to this one are past their window."""
+    hits: int = 0
+    """Messages that were duplicates."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from semel.engine.protocol import Start
+from semel.engines.journal import reply
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.script import Row
@@ -31,14 +32,26 @@ async def commit_of(lanes: Lanes, claim: Claim, instance: Instance, turn: Turn, 
         c.ref for c in turn.dropped if c.kind in _EXECUTIONS and c.ref is not None and c.number not in born
         and c.start is not None
     ]  # fmt: skip
+    _remember(made, turn)
     if turn.again is not None:
-        made.restart = snapshot.dump(turn.again)
+        made.restart, made.base = snapshot.dump(turn.again), made.n
     elif turn.ended is not None:
         made.ended = (turn.ended.status, turn.ended.output, turn.ended.error)
+        made.fresh = None if turn.fresh is None else snapshot.dump(turn.fresh)
     else:
         made.rests = rests
         made.due = turn.due
     return made
+
+
+def _remember(made: Commit, turn: Turn) -> None:
+    """What an entity keeps of its messages: its state, and the keys it has seen with their answers."""
+    if turn.snapshot is not None:
+        made.restart = snapshot.dump(turn.snapshot)
+        made.base = made.n if made.body is None else made.n - 1
+    made.seen = [(made.execution, r.n, r.key, r.at, reply.dump(r)) for r in turn.replies]
+    made.forgotten = turn.forgotten
+    made.hits = turn.hits
 
 
 async def _carry_out(lanes: Lanes, made: Commit, command: Command, unborn: set[int]) -> None:
@@ -47,6 +60,9 @@ async def _carry_out(lanes: Lanes, made: Commit, command: Command, unborn: set[i
             if command.number not in unborn:
                 row = row_of(command.start, await lanes.of(command.start))
                 made.births.append(Birth(command.number, row, command.start.reuse, command.waits, command.on_close))
+        case Kind.ENQUEUE if command.start is not None:
+            row = row_of(command.start, await lanes.of(command.start))
+            made.births.append(Birth(command.number, row, command.start.reuse, None, None))
         case Kind.WORKFLOW:
             made.joins.append((command.ref or "", command.number))
         case Kind.PUBLISH:

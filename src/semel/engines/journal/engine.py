@@ -17,13 +17,14 @@ from semel.engine.protocol import (
     Capabilities,
     Filter,
     Finding,
+    Message,
     Outcome,
     QueueState,
     Start,
     Worker,
     WorkerState,
 )
-from semel.engines.journal import cleaning, control, migrating, reading
+from semel.engines.journal import cleaning, control, mailing, migrating, reading
 from semel.engines.journal.admission import Admissions
 from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.hub import Hub
@@ -56,6 +57,7 @@ class JournalEngine:
         self._hub = Hub()
         self._lanes = Lanes(store, namespace)
         self._admissions = Admissions(store, namespace, self._lanes, self._hub)
+        self._mail = mailing.Mail(store, namespace, self._lanes, self._hub)
         self._outcomes: Coalescer[str, Outcome | None] = Coalescer(self._read_outcomes, 1000)
         self._opening: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -170,6 +172,22 @@ class JournalEngine:
         self._hub.news([id])
         self._hub.work(())
         return status
+
+    async def send(self, message: Message) -> str:
+        """See Engine."""
+        await self.open()
+        return await self._mail.send(message)
+
+    async def answer(self, id: str, key: str, timeout: float | None) -> Outcome | None:
+        """See Engine."""
+        await self.open()
+        await self._listen()
+        return await self._mail.answer(id, key, timeout)
+
+    async def state_of(self, key: str) -> tuple[bool, bytes | None]:
+        """See Engine."""
+        await self.open()
+        return await persistently(self._store.run, mailing.state, self._namespace, key)
 
     async def terminate(self, id: str, why: str) -> Status | None:
         """See Engine."""

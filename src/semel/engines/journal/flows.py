@@ -23,9 +23,11 @@ from semel.engines.journal.patience import pause, persistently
 from semel.engines.journal.performing import Performer
 from semel.engines.journal.reading import dump_error
 from semel.engines.journal.script import Row
-from semel.engines.journal.turning import Commit, Verdict, commit, load, park, record, transact
+from semel.engines.journal.times import from_micros
+from semel.engines.journal.turning import Commit, Verdict, commit, load, load_seen, park, record, still_held, transact
 from semel.errors import EngineError, Forbidden, InputError, NonDeterminism
 from semel.flow import entries, snapshot
+from semel.flow.actor import Actor
 from semel.flow.commands import Command, Kind
 from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
@@ -127,6 +129,9 @@ class Flows:
             if verdict is Verdict.ENDED:
                 return None, False
             # Stale, or begun anew: what is in the database is what counts.
+            claim = held.claim
+            if not await persistently(self._worker.store.run, still_held, self._worker.id, claim.lane, claim.seq):
+                raise _Gone
             loaded = await self._load(held)
         return None, False
 
@@ -141,12 +146,12 @@ class Flows:
             verdict = Verdict.HELD
             if made.body is not None or not made.plain:
                 verdict = await self._commits.ask(made)
-                if made.body is not None:
+                if made.body is not None or made.restart is not None:
                     instance.position = made.n
-            if verdict is not Verdict.HELD or turn.again is not None:
+            if verdict is not Verdict.HELD or turn.again is not None or turn.ended is not None:
                 if verdict is Verdict.ASLEEP and turn.due is not None:
                     self._worker.heart.due(turn.due)
-                return Verdict.STALE if turn.again is not None else verdict
+                return Verdict.STALE if verdict is Verdict.HELD else verdict
             if instance.entries >= LONG and instance.entries - len(turn.entries) < LONG:
                 log.warning(
                     "workflow %r has %s entries in its journal: let it continue_as_new now and then, since all of it "
@@ -219,7 +224,7 @@ class Flows:
         instance = cached
         if instance is None:
             try:
-                instance = self._new(claim, found)
+                instance = await self._new(claim, found)
                 instance.replay([entry for _, body in found.journal for entry in entries.load(body)])
             except (NonDeterminism, Forbidden, InputError, RuntimeError) as error:
                 if instance is not None:
@@ -229,14 +234,24 @@ class Flows:
             instance.position = max((n for n, _ in found.journal), default=found.base)
         return _Ready(instance, found.arrivals, clock, found.parks)
 
-    def _new(self, claim: Claim, found: _Loaded) -> Instance:
+    async def _new(self, claim: Claim, found: _Loaded) -> Instance:
         start = Snapshot(claim.input) if found.snapshot is None else snapshot.load(found.snapshot)
-        workflow = self._worker.registry.workflow(claim.name, found.version)
         who = Identity(
             claim.execution, claim.key or claim.execution, claim.name, self._worker.namespace,
             self._worker.intake.queue_of(claim.lane), claim.generation, claim.input, found.parent,
         )  # fmt: skip
+        if claim.kind == "entity":
+            return await self._actor(claim.execution, who, start)
+        workflow = self._worker.registry.workflow(claim.name, found.version)
         return Instance(workflow, who, self._worker.app_settings, start)
+
+    async def _actor(self, execution: str, who: Identity, start: Snapshot) -> Actor:
+        entity = self._worker.registry.entity(who.name)
+        seen = entity.fresh_window()
+        rows = await persistently(self._worker.store.run, load_seen, execution)
+        for _, key, at in rows:
+            seen.push(key, from_micros(at))
+        return Actor(entity, who, self._worker.app_settings, start, seen, rows[-1][0] if rows else 0)
 
     def _keep(self, execution: str, instance: Instance) -> None:
         self._cache[execution] = instance
@@ -287,7 +302,7 @@ class Flows:
                     raise
                 log.warning("cannot write turns, trying again: %s", error.message)
                 await asyncio.sleep(pause(failures))
-        self._worker.hub.done([c.execution for c in commits if verdicts.get(c.seq) is Verdict.ENDED])
+        self._worker.hub.done([c.execution for c in commits if c.seen or verdicts.get(c.seq) is Verdict.ENDED])
         lanes = {birth.row[4] for c in commits for birth in c.births}
         if lanes:
             self._worker.hub.work(lanes)

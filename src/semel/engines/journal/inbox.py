@@ -21,7 +21,7 @@ def arrivals_of(row: Sequence[Any]) -> Arrival:
             what = Resolved(int(ref), name, ref=msgspec.json.decode(body, type=str))
         case "done":
             what = Resolved(int(ref), name, raw(body), load_error(error))
-        case "signal":
+        case "signal" | "message":
             what = Signalled(name, raw(body), ref)
         case _:
             what = Stopped()

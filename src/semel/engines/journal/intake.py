@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from semel.contract.rates import Rate, parse_rate
+from semel.define.task import Task
 from semel.engines.journal.claiming import Claim, Gate, Lane, claim, claim_guarded, load_lanes
 from semel.engines.journal.control import wake
 from semel.engines.journal.lanes import FLOWS
@@ -104,7 +105,7 @@ class Intake:
         if rate is not None and parse_rate(rate).count:
             rates.append((f"queue:{lane.queue}", parse_rate(rate)))
         task = self._worker.registry.get(lane.task) if lane.task else None
-        if task is not None and task.rate_limit is not None and task.rate_limit.count:
+        if isinstance(task, Task) and task.rate_limit is not None and task.rate_limit.count:
             rates.append((f"task:{lane.task}", task.rate_limit))
         if not rates and not concurrency and not lane.keyed:
             return None

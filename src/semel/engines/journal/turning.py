@@ -39,7 +39,8 @@ class Birth:
     command: int
     row: Row
     reuse: Reuse
-    waits: bool
+    waits: bool | None
+    """For its end; False: for its beginning; None: for nothing."""
     on_close: str | None
 
 
@@ -62,9 +63,15 @@ class Commit:
     attributes: list[Row] = field(default_factory=list)
     sends: list[Row] = field(default_factory=list)
     seen: list[Row] = field(default_factory=list)
+    """Messages an entity is done with: execution, n, key, at, reply."""
+    forgotten: int = 0
+    hits: int = 0
     ended: tuple[Status, bytes | None, ErrorInfo | None] | None = None
     restart: bytes | None = None
-    """The snapshot it goes on from, with an empty journal."""
+    """The snapshot it goes on from, without the rows of its journal up to `base`."""
+    base: int = 0
+    fresh: bytes | None = None
+    """What an entity that ends begins anew with, if something has come for it."""
     rests: bool = False
     due: int | None = None
 
@@ -89,8 +96,10 @@ def record(worker: int, commits: list[Commit]) -> Script[dict[int, Verdict]]:
 @procedure(Line.SETTLE)
 def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[int, Verdict]]:
     """Turns of any kind, in one transaction."""
-    held = {row[0] for row in (yield Each("held", [(c.lane, c.seq) for c in commits], (worker,)))}
+    held = dict(map(tuple, (yield Each("held", [(c.lane, c.seq) for c in commits], (worker,)))))
     verdicts = {c.seq: Verdict.HELD if c.seq in held else Verdict.STALE for c in commits}
+    # What has moved on to a snapshot has been committed before, by a try whose reply was lost.
+    commits = [c for c in commits if c.restart is None or c.base < c.n or held.get(c.seq, 0) < c.n]
     rows = [c for c in commits if c.body is not None and c.seq in held]
     written = {row[0] for row in (yield Each("record", [_row(c) for c in rows], (worker,)))} if rows else set()
     missing = [c for c in commits if c.seq not in held or (c.body is not None and c.execution not in written)]
@@ -102,10 +111,11 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
     good = [c for c in commits if c.seq in held and c not in missing]
     for name, lists in (
         ("consume", [c.consumed for c in good]), ("publish", [c.published for c in good]),
-        ("deliver", [c.sends for c in good]),
+        ("deliver", [c.sends for c in good]), ("see", [c.seen for c in good]),
     ):  # fmt: skip
         if rows_of := [row for one in lists for row in one]:
             yield Each(name, rows_of)
+    yield from _forget([c for c in good if c.forgotten or c.hits])
     yield from _set_attributes([row for c in good for row in c.attributes])
     for c in good:
         for execution in c.stops:
@@ -114,8 +124,9 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
     for c in good:
         for execution, command in c.joins:
             yield from _join(namespace, c.execution, command, execution)
-    yield from _end(namespace, worker, [c for c in good if c.ended is not None], verdicts)
-    if restarts := [(c.execution, c.n, c.restart) for c in good if c.restart is not None]:
+    ending = yield from _not_for_nothing([c for c in good if c.ended is not None])
+    yield from _end(namespace, worker, ending, verdicts)
+    if restarts := [(c.execution, c.base, c.restart) for c in good if c.restart is not None]:
         yield Each("restart_flows", restarts)
     yield from _rest(worker, [c for c in good if c.rests], verdicts)
     return verdicts
@@ -138,6 +149,28 @@ def _set_attributes(rows: list[Row]) -> Script[None]:
         yield Each("set_attributes", kept)
     if gone := [key for key, value in last.items() if not value]:
         yield Each("drop_attributes", gone)
+
+
+def _forget(commits: list[Commit]) -> Script[None]:
+    """Keys past their window, and how many messages were duplicates."""
+    if gone := [(c.execution, c.forgotten) for c in commits if c.forgotten]:
+        yield Each("unsee", gone)
+    if hits := [c for c in commits if c.hits]:
+        now = (yield Ask("clock"))[0][0]
+        yield Each("count_duplicates", [(c.execution, Reason.SEEN.value, c.hits, now, now) for c in hits])
+
+
+def _not_for_nothing(commits: list[Commit]) -> Script[list[Commit]]:
+    """An entity does not end while there is mail: it begins anew, and takes it in."""
+    last = [c for c in commits if c.fresh is not None]
+    if not last:
+        return commits
+    locked = {row[0] for row in (yield Ask("lock_flows", (sorted(c.execution for c in last),)))}
+    mail = {row[0] for row in (yield Each("mail", [(c.execution,) for c in last]))}
+    for c in last:
+        if c.execution in mail or c.execution not in locked:
+            c.ended, c.restart, c.base = None, c.fresh, c.n
+    return [c for c in commits if c.ended is not None]
 
 
 def _waiter(flow: str, command: int) -> str:
@@ -170,7 +203,7 @@ def _born(new: set[str], births: list[tuple[str, Birth]]) -> Script[None]:
     bound = [(b.row[0], b.on_close) for _, b in births if b.row[0] in new and b.on_close is not None]
     if bound:
         yield Each("bind_children", bound)
-    started = [_started(flow, b.command, b.row[0]) for flow, b in births if b.row[0] in new and not b.waits]
+    started = [_started(flow, b.command, b.row[0]) for flow, b in births if b.row[0] in new and b.waits is False]
     if started:
         yield Each("deliver", started)
 
@@ -205,7 +238,7 @@ def _decide(namespace: str, flow: str, birth: Birth) -> Script[None]:
                 yield Each("count_duplicates", [(prior_id, reason.value, 1, at, at)])
                 if birth.waits:
                     yield from _join(namespace, flow, birth.command, prior_id)
-                else:
+                elif birth.waits is False:
                     yield Each("deliver", [_started(flow, birth.command, prior_id)])
                 return
             case Refuse(reason=reason):
@@ -213,7 +246,8 @@ def _decide(namespace: str, flow: str, birth: Birth) -> Script[None]:
                 what = "of another function" if reason is Reason.FUNCTION_DIFFERS else "with other input"
                 text = f"key {key!r} already started execution {prior_id} {what}. See: semel explain {key}"
                 error = dump_error(ErrorInfo("semel.KeyConflict", text))
-                yield Each("deliver", [(flow, "done", "refused", str(birth.command), None, error)])
+                if birth.waits is not None:
+                    yield Each("deliver", [(flow, "done", "refused", str(birth.command), None, error)])
                 return
     error = dump_error(ErrorInfo("TimeoutError", f"the key {key!r} changed hands too often"))
     yield Each("deliver", [(flow, "done", Status.FAILED.value, str(birth.command), None, error)])
@@ -280,6 +314,18 @@ def park(worker: int, lane: int, seq: int, execution: str, error: bytes, wait: i
 def unpark(names: list[str]) -> Script[int]:
     """A worker has come, perhaps with other code: parked flows are tried again."""
     return int((yield Ask("unpark_flows", (names,)))[0][0])
+
+
+@procedure(Line.CONTROL, atomic=True)
+def still_held(worker: int, lane: int, seq: int) -> Script[bool]:
+    """Is the claim still this worker's?"""
+    return bool((yield Each("held", [(lane, seq)], (worker,))))
+
+
+@procedure(Line.READ, atomic=True)
+def load_seen(execution: str) -> Script[list[Row]]:
+    """The message keys an entity has seen: n, key, at."""
+    return (yield Ask("load_seen", (execution,)))
 
 
 @procedure(Line.READ)

@@ -41,8 +41,9 @@ select j.execution, j.token from unnest($1::text[], $2::bigint[]) as o(execution
 -- name: held
 -- Which of these claims are still this worker's; nobody can take them until the end of the transaction.
 -- Shared: worker; rows: lane, seq.
-select r.seq from unnest($2::int[], $3::bigint[]) as o(lane, seq)
+select r.seq, f.base from unnest($2::int[], $3::bigint[]) as o(lane, seq)
   join semel_ready r on r.lane = o.lane and r.seq = o.seq
+  join semel_flow f on f.execution = r.execution
  where r.owner = $1 for update of r
 
 -- name: consume
@@ -233,3 +234,39 @@ with j as (delete from semel_journal x using unnest($1::text[]) as o(id) where x
      p as (delete from semel_published x using unnest($1::text[]) as o(id) where x.execution = o.id),
      a as (delete from semel_attribute x using unnest($1::text[]) as o(id) where x.execution = o.id)
 delete from semel_seen x using unnest($1::text[]) as o(id) where x.execution = o.id
+
+-- name: mail
+-- Flows for which something has come. Rows: execution.
+select o.execution from unnest($1::text[]) as o(execution)
+ where exists (select from semel_inbox i where i.execution = o.execution)
+
+-- name: see
+-- Message keys that an entity is done with, and their answers. Rows: execution, n, key, at, reply.
+insert into semel_seen (execution, n, key, at, reply)
+select * from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[])
+on conflict (execution, key) do update set n = excluded.n, at = excluded.at, reply = excluded.reply
+
+-- name: unsee
+-- Message keys past their window. Rows: execution, n.
+delete from semel_seen s using unnest($1::text[], $2::bigint[]) as o(execution, n)
+ where s.execution = o.execution and s.n <= o.n
+
+-- name: load_seen
+-- The message keys an entity has seen, oldest first: (execution).
+select n, key, at from semel_seen where execution = $1 order by n
+
+-- name: replies
+-- Answers to messages, those that are there. Rows: execution, key.
+select s.execution, s.key, s.reply from unnest($1::text[], $2::text[]) as o(execution, key)
+  join semel_seen s on s.execution = o.execution and s.key = o.key
+
+-- name: entities
+-- The living entities under these keys. Shared: namespace; rows: key.
+select x.key, x.id from unnest($2::text[]) as o(key)
+  join semel_execution x on x.key = o.key and x.namespace = $1 and x.kind = 'entity' and x.current
+  join semel_flow f on f.execution = x.id
+
+-- name: entity_state
+-- What an entity was when it last rested: (namespace, key).
+select f.snapshot from semel_execution x join semel_flow f on f.execution = x.id
+ where x.namespace = $1 and x.kind = 'entity' and x.key = $2 and x.current

@@ -35,7 +35,8 @@ select j.execution, j.token from json_each(?1) o
 -- name: held
 -- Which of these claims are still this worker's; nobody can take them until the end of the transaction.
 -- Shared: worker; rows: lane, seq.
-select r.seq from json_each(?2) o cross join semel_ready r on r.seq = o.value ->> 1 and r.owner = ?1
+select r.seq, f.base from json_each(?2) o cross join semel_ready r on r.seq = o.value ->> 1 and r.owner = ?1
+  join semel_flow f on f.execution = r.execution
 
 -- name: consume
 -- What came and was taken in. Rows: id.
@@ -181,3 +182,40 @@ delete from semel_journal where execution in (select value ->> 0 from json_each(
 delete from semel_published where execution in (select value ->> 0 from json_each(?1));
 delete from semel_attribute where execution in (select value ->> 0 from json_each(?1));
 delete from semel_seen where execution in (select value ->> 0 from json_each(?1))
+
+-- name: mail
+-- Flows for which something has come. Rows: execution.
+select o.value ->> 0 from json_each(?1) o
+ where exists (select 1 from semel_inbox i where i.execution = o.value ->> 0)
+
+-- name: see
+-- Message keys that an entity is done with, and their answers. Rows: execution, n, key, at, reply.
+insert into semel_seen (execution, n, key, at, reply)
+select value ->> 0, value ->> 1, value ->> 2, value ->> 3, unhex(value ->> 4) from json_each(?1) where true
+on conflict (execution, key) do update set n = excluded.n, at = excluded.at, reply = excluded.reply
+
+-- name: unsee
+-- Message keys past their window. Rows: execution, n.
+delete from semel_seen where (execution, n) in (
+  select s.execution, s.n from json_each(?1) o
+   cross join semel_seen s on s.execution = o.value ->> 0 and s.n <= o.value ->> 1)
+
+-- name: load_seen
+-- The message keys an entity has seen, oldest first: (execution).
+select n, key, at from semel_seen where execution = ?1 order by n
+
+-- name: replies
+-- Answers to messages, those that are there. Rows: execution, key.
+select s.execution, s.key, s.reply from json_each(?1) o
+ cross join semel_seen s on s.execution = o.value ->> 0 and s.key = o.value ->> 1
+
+-- name: entities
+-- The living entities under these keys. Shared: namespace; rows: key.
+select x.key, x.id from json_each(?2) o
+ cross join semel_execution x on x.key = o.value ->> 0 and x.namespace = ?1 and x.kind = 'entity' and x.current
+  join semel_flow f on f.execution = x.id
+
+-- name: entity_state
+-- What an entity was when it last rested: (namespace, key).
+select f.snapshot from semel_execution x join semel_flow f on f.execution = x.id
+ where x.namespace = ?1 and x.kind = 'entity' and x.key = ?2 and x.current

@@ -1,0 +1,133 @@
+"""Messages to entities: into their inbox, many in one commit; who is missing is made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from semel.engine.protocol import Message, Outcome
+from semel.engines.journal import reply
+from semel.engines.journal.coalesce import Coalescer
+from semel.engines.journal.commits import row_of
+from semel.engines.journal.hub import Hub
+from semel.engines.journal.lanes import Lanes
+from semel.engines.journal.patience import persistently
+from semel.engines.journal.script import Ask, Each, Line, Row, Script, Store, procedure
+from semel.errors import EngineUnavailable
+
+MOST_AT_ONCE = 1000
+TRIES = 100
+POLL, SLOWEST_POLL = 0.05, 2.0
+
+
+@procedure(Line.ADMIT)
+def post(namespace: str, births: dict[str, Row], mail: list[tuple[str, Row]]) -> Script[list[str | None]]:
+    """Put messages into inboxes, in order; the entity each is for now, or None: try again."""
+    known = dict(map(tuple, (yield Each("entities", [(key,) for key in births], (namespace,)))))
+    missing = [key for key in births if key not in known]
+    if missing:
+        held = yield Each("priors", [("entity", key) for key in missing], (namespace,))
+        for _, key, prior, _, _, _, generation, *_ in held:  # one that has ended gives its key to a new one
+            if (yield Ask("release_key", (prior,))):
+                births[key] = (*births[key][:5], generation + 1, prior, *births[key][7:])
+        yield Each("admit_children", [(*births[key], None, None) for key in missing], (namespace,))
+        known |= dict(map(tuple, (yield Each("entities", [(key,) for key in missing], (namespace,)))))
+    rows = [(known[key], "message", *row) for key, row in mail if key in known]
+    reached = {row[0] for row in (yield Each("deliver", rows))} if rows else set()
+    return [known[key] if known.get(key) in reached else None for key, _ in mail]
+
+
+@procedure(Line.READ, atomic=True)
+def replies(rows: list[Row]) -> Script[dict[tuple[str, str], bytes]]:
+    """Answers that are there, by entity and key."""
+    return {(execution, key): bytes(data) for execution, key, data in (yield Each("replies", rows))}
+
+
+@procedure(Line.READ, atomic=True)
+def state(namespace: str, key: str) -> Script[tuple[bool, bytes | None]]:
+    """Is there such an entity, and what was it when it last rested?"""
+    rows = yield Ask("entity_state", (namespace, key))
+    return bool(rows), bytes(rows[0][0]) if rows and rows[0][0] is not None else None
+
+
+class Mail:
+    """Messages of one engine."""
+
+    def __init__(self, store: Store, namespace: str, lanes: Lanes, hub: Hub) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._lanes = lanes
+        self._hub = hub
+        self._group: Coalescer[Message, str] = Coalescer(self._flush, MOST_AT_ONCE, _weight)
+        self._asks: Coalescer[tuple[str, str], Outcome | None] = Coalescer(self._read, MOST_AT_ONCE)
+
+    async def send(self, message: Message) -> str:
+        """One message; when this returns it is committed. The entity's execution."""
+        return await self._group.ask(message)
+
+    async def answer(self, execution: str, key: str, timeout: float | None) -> Outcome | None:
+        """Wait for the answer to a keyed message; None: not within `timeout`."""
+        loop = asyncio.get_running_loop()
+        end = None if timeout is None else loop.time() + timeout
+        poll = POLL
+        with self._hub.watching(execution) as news:
+            while True:
+                news.clear()
+                found = await self._asks.add((execution, key))
+                if found is not None:
+                    return found
+                left = poll if end is None else min(poll, end - loop.time())
+                if left <= 0:
+                    return None
+                await asyncio.wait([waiting := asyncio.ensure_future(news.wait())], timeout=left)
+                waiting.cancel()
+                poll = min(SLOWEST_POLL, poll * 1.5)
+
+    async def _read(self, asked: list[tuple[str, str]]) -> list[Outcome | BaseException | None]:
+        found = await persistently(self._store.run, replies, list(dict.fromkeys(asked)))
+        return [None if (data := found.get(one)) is None else reply.load(data) for one in asked]
+
+    async def _flush(self, messages: list[Message]) -> list[str | BaseException]:
+        answers: dict[int, str] = {}
+        waiting = list(range(len(messages)))
+        for _ in range(TRIES):
+            births: dict[str, Row] = {}
+            for i in waiting:
+                start = messages[i].start
+                if start.key is not None and start.key not in births:
+                    births[start.key] = row_of(start, await self._lanes.of(start))
+            mail = [(messages[i].start.key or "", _row(messages[i])) for i in waiting]
+            reached = await self._post(births, mail, messages, waiting)
+            answers |= {i: id_ for i, id_ in zip(waiting, reached, strict=True) if id_ is not None}
+            waiting = [i for i in waiting if i not in answers]
+            if not waiting:
+                break
+        self._hub.news(set(answers.values()))
+        self._hub.work(())
+        lost = TimeoutError("the entity came and went too often")
+        return [answers.get(i, lost) for i in range(len(messages))]
+
+    async def _post(
+        self, births: dict[str, Row], mail: list[tuple[str, Row]], messages: list[Message], waiting: list[int]
+    ) -> Sequence[str | None]:
+        """A lost reply may be asked for again only where keys make that harmless."""
+        if all(messages[i].key is not None for i in waiting):
+            return await persistently(self._store.run, post, self._namespace, births, mail)
+        try:
+            return await self._store.run(post, self._namespace, births, mail)
+        except EngineUnavailable as error:
+            raise EngineUnavailable(
+                f"{error.message} Whether the message has arrived is not known: with a dedup_key it can be sent again."
+            ) from error
+
+    async def close(self) -> None:
+        """Let pending messages go out."""
+        await self._group.drained()
+
+
+def _row(message: Message) -> Row:
+    return (message.name, message.key, message.payload, None)
+
+
+def _weight(message: Message) -> int:
+    return len(message.payload)

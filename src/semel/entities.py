@@ -1,0 +1,103 @@
+"""The caller's end of one entity: send it messages, ask it, query it."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from semel.contract.decision import Reuse
+from semel.contract.durations import Duration, parse_duration
+from semel.contract.keys import check_key
+from semel.contract.retention import WORKFLOW_RETENTION
+from semel.define.entity import Entity
+from semel.engine.ids import new_id
+from semel.engine.outcomes import failure
+from semel.engine.protocol import Message, Start
+from semel.errors import NotFound, ResultPending
+from semel.flow import snapshot
+from semel.settings import QueueSettings
+
+if TYPE_CHECKING:
+    from semel.app import App
+
+S = TypeVar("S")
+CRASHES_BORNE = 10
+
+
+class Ref(Generic[S]):
+    """One entity, whether it is there yet or not. Messages to it are handled one at a time, in the order they came."""
+
+    def __init__(self, app: App, entity: Entity[S], id: str) -> None:
+        self._app = app
+        self._entity = entity
+        self.id = check_key(id, "entity id")
+        self.key = check_key(f"{entity.name}/{self.id}", "entity id")
+        """The key it is found under: `app.find(ref.key, kind="entity")`."""
+
+    def __repr__(self) -> str:
+        return f"<Ref {self.key}>"
+
+    async def send(self, handler: str, /, *args: Any, dedup_key: str | None = None, **kwargs: Any) -> None:
+        """Hand it a message; when this returns the message is committed. An entity that is missing is made.
+
+        With a `dedup_key` the message counts once, however often it is sent within the entity's window.
+        """
+        key = None if dedup_key is None else check_key(dedup_key, "dedup_key")
+        await self._app.engine.send(self._message(handler, args, kwargs, key))
+
+    async def ask(
+        self, handler: str, /, *args: Any, dedup_key: str | None = None, timeout: Duration | None = None, **kwargs: Any
+    ) -> Any:
+        """Hand it a message and wait for what its handler returns. A duplicate gets what the first one got.
+
+        TaskFailed if the handler raised, ResultPending when `timeout` is over first (the message stays).
+        """
+        key = f"ask:{new_id()}" if dedup_key is None else check_key(dedup_key, "dedup_key")
+        seconds = None if timeout is None else parse_duration(timeout, "timeout").total_seconds()
+        id_ = await self._app.engine.send(self._message(handler, args, kwargs, key))
+        outcome = await self._app.engine.answer(id_, key, seconds)
+        if outcome is None:
+            raise ResultPending(
+                f"{self.key} has not answered {handler!r} within {seconds:g} s. The message stays: ask again with the "
+                "same dedup_key.",
+                execution_id=id_,
+            )
+        if outcome.error is not None:
+            raise failure(id_, f"{self.key}.{handler}", outcome)
+        return self._entity.handlers[handler].shape.decode_result(outcome.output)
+
+    async def query(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Ask a query of it as it was after its last message. NotFound while it has had none."""
+        query = self._entity.queries.get(name)
+        if query is None:
+            raise NotFound(_no_such("query", name, self._entity.queries, self._entity.name))
+        state = await self.state()
+        return query.fn(state, **query.shape.bind(args, kwargs))
+
+    async def state(self) -> S:
+        """Its state after its last message, as a copy. NotFound while it has had none."""
+        there, data = await self._app.engine.state_of(self.key)
+        if not there:
+            raise NotFound(f"there is no entity {self.key!r} (yet): send it a message.")
+        if data is None:
+            return copy.copy(self._entity.fresh())
+        return self._entity.decode_state(snapshot.load(data).input)
+
+    def _message(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> Message:
+        entity = self._entity
+        handler = entity.handlers.get(name)
+        if handler is None:
+            raise NotFound(_no_such("handler", name, entity.handlers, entity.name))
+        settings = self._app.settings
+        payload = handler.shape.encode_input(handler.shape.bind(args, kwargs), settings.max_payload)
+        queue = settings.queues.get(entity.queue, QueueSettings())
+        retention = entity.retention or queue.retention or WORKFLOW_RETENTION
+        start = Start(
+            id=new_id(), kind="entity", name=entity.name, key=self.key, queue=entity.queue, priority=0, payload=b"{}",
+            fingerprint=b"", reuse=Reuse.ALWAYS, max_attempts=CRASHES_BORNE, retention=retention, window=retention,
+        )  # fmt: skip
+        return Message(start, name, payload, key)
+
+
+def _no_such(what: str, name: str, there: Any, entity: str) -> str:
+    return f"entity {entity!r} has no {what} {name!r}. There are: {', '.join(there) or 'none'}."
