@@ -33,6 +33,7 @@ class Kind(StrEnum):
     PATCH = "patch"
 
 
+ONCE = Retry(max_attempts=1)
 IN_PLACE = frozenset({Kind.STEP, Kind.TRANSACTION})
 """Run by the worker that holds the workflow, once the command is on disk."""
 
@@ -59,5 +60,5 @@ class Command:
     """Makes the stored answer of a value."""
     effect: str = ""
     """What effect keys of a step are made of: its name and how many there were before."""
-    tries: Retry = field(default_factory=lambda: Retry(max_attempts=1))
+    tries: Retry = ONCE
     payload: bytes | None = None

@@ -16,7 +16,7 @@ from semel.contract.keys import check_name
 from semel.contract.retry import Retry
 from semel.define.task import Task
 from semel.errors import InputError, InvalidValue, NotDecodable
-from semel.flow.commands import Command, Kind
+from semel.flow.commands import ONCE, Command, Kind
 
 MOST_KNOWN: Final = 4096
 _ANY: Final = Returns(Any, "step")
@@ -38,7 +38,7 @@ def step_of(
     policy = Retry(max_attempts=retry) if isinstance(retry, int) else retry
     return Command(
         kind, label, _mark(label, args, kwargs), call=_bound(kind, fn, args, kwargs),
-        tries=policy or Retry(max_attempts=1),
+        tries=policy or ONCE,
         read=returns.decode_result, write=functools.partial(returns.encode_result, limit=limit),
     )  # fmt: skip
 
