@@ -13,6 +13,8 @@ from semel.contract.durations import Duration
 from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Explanation
 from semel.define.task import Call, Task
+from semel.define.workflow import Workflow, WorkflowCall
+from semel.flow.history import Event
 from semel.handle import Handle
 
 if TYPE_CHECKING:
@@ -53,6 +55,26 @@ class SyncHandle(Generic[T_co]):
     def cancel(self) -> Status:
         """See Handle.cancel."""
         return self._face.wait(self._handle.cancel())
+
+    def signal(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
+        """See Handle.signal."""
+        self._face.wait(self._handle.signal(name, payload, dedup_key=dedup_key))
+
+    def terminate(self, why: str = "terminated") -> Status:
+        """See Handle.terminate."""
+        return self._face.wait(self._handle.terminate(why))
+
+    def published(self, name: str, default: Any = None) -> Any:
+        """See Handle.published."""
+        return self._face.wait(self._handle.published(name, default))
+
+    def attributes(self) -> dict[str, str]:
+        """See Handle.attributes."""
+        return self._face.wait(self._handle.attributes())
+
+    def history(self) -> list[Event]:
+        """See Handle.history."""
+        return self._face.wait(self._handle.history())
 
 
 class SyncApp:
@@ -98,9 +120,27 @@ class SyncApp:
         """See App.enqueue_many."""
         return [SyncHandle(self, handle) for handle in self.wait(self._app.enqueue_many(calls, **options))]
 
-    def find(self, key: str) -> SyncHandle[Any] | None:
+    @overload
+    def start_workflow(
+        self, call: WorkflowCall[R], /, *, workflow_id: str, on_duplicate: OnDuplicate = "return",
+        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
+        run_at: datetime | None = None, queue: str | None = None,
+    ) -> SyncHandle[R]: ...  # fmt: skip
+
+    @overload
+    def start_workflow(
+        self, workflow: Workflow[..., R], /, *args: Any, workflow_id: str, on_duplicate: OnDuplicate = "return",
+        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
+        run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
+    ) -> SyncHandle[R]: ...  # fmt: skip
+
+    def start_workflow(self, workflow: Any, /, *args: Any, **options: Any) -> SyncHandle[Any]:
+        """See App.start_workflow."""
+        return SyncHandle(self, self.wait(self._app.start_workflow(workflow, *args, **options)))
+
+    def find(self, key: str, *, kind: str = "task") -> SyncHandle[Any] | None:
         """See App.find."""
-        handle = self.wait(self._app.find(key))
+        handle = self.wait(self._app.find(key, kind=kind))
         return None if handle is None else SyncHandle(self, handle)
 
     def get(self, id: str) -> SyncHandle[Any]:
@@ -115,9 +155,9 @@ class SyncApp:
         """See App.redrive."""
         return SyncHandle(self, self.wait(self._app.redrive(id)))
 
-    def explain(self, key: str) -> Explanation:
+    def explain(self, key: str, *, kind: str = "task") -> Explanation:
         """See App.explain."""
-        return self.wait(self._app.explain(key))
+        return self.wait(self._app.explain(key, kind=kind))
 
     def migrate(self) -> Sequence[str]:
         """See App.migrate."""

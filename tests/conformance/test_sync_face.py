@@ -47,6 +47,39 @@ async def test_every_verb_from_a_thread(world: World) -> None:
             await asyncio.to_thread(app.sync.close)
 
 
+async def test_workflows_from_a_thread(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def approval(ctx: semel.Context, order: str) -> str:
+        ctx.publish("state", "asked")
+        ctx.search_attributes["order"] = order
+        return str(await ctx.wait_signal("answer"))
+
+    def script() -> None:
+        face = app.sync
+        handle = face.start_workflow(approval, "o-1", workflow_id="o-1")
+        assert face.start_workflow(approval.call("o-1"), workflow_id="o-1").duplicate
+        handle.signal("answer", "yes", dedup_key="m-1")
+        assert handle.result(timeout="20s") == "yes"
+        assert (handle.published("state"), handle.attributes()) == ("asked", {"order": "o-1"})
+        assert "signalled" in [event.what for event in handle.history()]
+        found = face.find("o-1", kind="workflow")
+        assert found is not None
+        assert (found.id, face.find("o-1")) == (handle.id, None)
+        assert "admitted once" in str(face.explain("o-1", kind="workflow"))
+        other = face.start_workflow(approval, "o-2", workflow_id="o-2")
+        assert other.terminate("not needed") == "cancelled"
+        with pytest.raises(semel.WorkflowEnded):
+            other.signal("answer", "no")
+
+    async with world.worker(app):
+        try:
+            await asyncio.to_thread(script)
+        finally:
+            await asyncio.to_thread(app.sync.close)
+
+
 async def test_many_threads_one_execution(world: World) -> None:
     app, runs = world.app(), []
 
