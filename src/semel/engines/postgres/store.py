@@ -24,13 +24,12 @@ from semel.engines.journal.script import (
 )
 from semel.engines.postgres.ear import Ear
 from semel.engines.postgres.wire import LOST, PLANS, Wire
-from semel.engines.postgres.work import work_in
+from semel.engines.postgres.work import RETRIED, work_in
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 OLDEST: Final = 14
-_RETRIED: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 _TRIES: Final = 5
 
 
@@ -59,7 +58,7 @@ class PostgresStore:
                     if script.atomic:
                         return cast(T, await self._play(connection, script(*args, **kwargs)))
                     return cast(T, await self._transact(connection, script(*args, **kwargs)))
-                except _RETRIED:
+                except RETRIED:
                     if attempt == _TRIES - 1:
                         raise
         raise AssertionError("unreachable")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import asyncpg
 
 from semel.engines.journal.script import refuse_control
+
+RETRIED: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+"""What two transactions that meet do to each other: neither did anything wrong, so the whole of it is tried again."""
 
 
 class PostgresTransaction:
@@ -31,7 +34,7 @@ async def work_in(connection: asyncpg.Connection, do: Callable[[Any], Any]) -> t
     try:
         value = await asyncio.to_thread(do, PostgresTransaction(connection, asyncio.get_running_loop()))
     except Exception as error:
-        if connection.is_closed():
+        if connection.is_closed() or isinstance(error, RETRIED):
             raise
         await connection.execute("rollback to semel_work")
         return None, error
