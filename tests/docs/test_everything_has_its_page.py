@@ -15,8 +15,10 @@ import pytest
 import semel
 from semel import errors, settings
 from semel.contract.durations import spell
+from semel.defining import Definitions
 from semel.engine.protocol import Capabilities
 from semel.engines import opening
+from semel.flow.context import Child, Context
 from semel.sync import SyncApp
 from tests.docs.pages import PAGES, ROOT, blocks, read, table
 
@@ -147,6 +149,16 @@ def public(thing: type) -> set[str]:
 
 def test_every_verb_of_the_app_is_on_its_page() -> None:
     rows = re.findall(r"(?m)^\| `(\w+)` \| (.*) \|$", read("docs/reference/app.md"))
-    assert {name for name, _ in rows} == public(semel.App) | public(semel.Handle)
+    assert {name for name, _ in rows} == public(semel.App) | public(Definitions) | public(semel.Handle)
     synced = {name for name, words in rows if words.endswith("*sync*")}
     assert synced == public(SyncApp) - {"wait"}
+
+
+def test_everything_of_a_context_is_on_its_page() -> None:
+    text = read("docs/reference/workflows.md")
+    attributes = re.findall(r"self\.([a-z]\w*)[: ]", inspect.getsource(Context.__init__))
+    context = public(Context) | set(attributes) | {"random"}
+    assert [name for name in sorted(context) if f"ctx.{name}" not in text] == []
+    assert [name for name in sorted(public(Child)) if f"child.{name}" not in text] == []
+    handle = set(re.findall(r"(?m)^\| `(\w+)\(", text.partition("## The handle")[2].partition("##")[0]))
+    assert handle == public(semel.Handle) - {"result", "status", "describe"}
