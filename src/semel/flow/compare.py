@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from semel.errors import NonDeterminism
 from semel.flow.commands import Kind
 from semel.flow.entries import Asked, Deed, Dropped, Entry, Fired, Resolved
 
@@ -26,6 +27,18 @@ def alike(expected: Deed, found: Deed) -> bool:
 
 def same(deed: Deed, kind: Kind, name: str) -> bool:
     return isinstance(deed, Asked) and deed.kind == kind and deed.name == name
+
+
+def difference(key: str, name: str, expected: Entry | None, found: Deed | None) -> NonDeterminism:
+    """The error that says what the journal has, what the code did, and where."""
+    recorded, done = told(expected), told(found)
+    line = where()
+    return NonDeterminism(
+        f"workflow {key!r} ({name}) cannot go on: its journal says {recorded}, its code now "
+        f"does {done}{f' at {line}' if line else ''}. It waits. Deploy code that does what the journal says, "
+        "or put the change behind ctx.patched('…'); it goes on by itself then.",
+        expected=recorded, found=done, where=line,
+    )  # fmt: skip
 
 
 def told(entry: Entry | None) -> str:

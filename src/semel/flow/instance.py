@@ -15,11 +15,11 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.define.entity import Entity
 from semel.define.workflow import Workflow
-from semel.engine.outcomes import describe, failure
-from semel.engine.protocol import Outcome
-from semel.errors import Forbidden, KeyConflict, NonDeterminism, SemelError
+from semel.engine.outcomes import describe
+from semel.errors import Forbidden, NonDeterminism, SemelError
+from semel.flow.answers import give, hand
 from semel.flow.commands import IN_PLACE, Command, Kind
-from semel.flow.compare import alike, same, told, where
+from semel.flow.compare import alike, difference, same
 from semel.flow.context import Context
 from semel.flow.control import ContinueAsNew
 from semel.flow.entries import (
@@ -35,7 +35,6 @@ from semel.flow.entries import (
     Signalled,
     Stopped,
     Turned,
-    stored,
 )
 from semel.flow.guard import guard
 from semel.flow.loop import FlowFuture, FlowLoop, Timer
@@ -260,18 +259,7 @@ class Instance:
             command.ref = answer.ref
         if command.future.done():
             return
-        try:
-            if answer.status == "refused":
-                raise _refusal(answer.error)
-            if answer.status == "started":
-                command.future.set_result(answer.ref)
-                return
-            status = Status(answer.status)
-            if status is not Status.COMPLETED:
-                raise failure(command.ref or self.who.id, command.name, Outcome(status, None, answer.error, False))
-            command.future.set_result(command.read(stored(answer.output)))
-        except SemelError as error:
-            command.future.set_exception(error)
+        give(command, answer, self.who.id)
 
     def _deliver(self, signal: Signalled) -> None:
         listeners = self._listeners.get(signal.name)
@@ -279,17 +267,9 @@ class Instance:
             command = listeners.popleft()
             if command.future is not None and not command.future.done():
                 self.pending.pop(command.number, None)
-                self._hand(command, signal)
+                hand(command, signal)
                 return
         self._signals.setdefault(signal.name, deque()).append(signal)
-
-    def _hand(self, command: Command, signal: Signalled) -> None:
-        if command.future is None:
-            return
-        try:
-            command.future.set_result(command.read(stored(signal.payload)))
-        except SemelError as error:
-            command.future.set_exception(error)
 
     def ask(self, command: Command) -> FlowFuture:
         """A command, and where its answer will be."""
@@ -308,7 +288,7 @@ class Instance:
             kept = self._signals.get(command.name)
             if kept:
                 del self.pending[command.number]
-                self._hand(command, kept.popleft())
+                hand(command, kept.popleft())
             else:
                 self._listeners.setdefault(command.name, deque()).append(command)
         return future
@@ -401,21 +381,9 @@ class Instance:
             return Ended(Status.FAILED, None, describe(error))
 
     def _differs(self, expected: Entry | None, found: Deed | None) -> NonDeterminism:
-        recorded, done = told(expected), told(found)
-        line = where()
-        return NonDeterminism(
-            f"workflow {self.who.key!r} ({self.who.name}) cannot go on: its journal says {recorded}, its code now "
-            f"does {done}{f' at {line}' if line else ''}. It waits. Deploy code that does what the journal says, "
-            "or put the change behind ctx.patched('…'); it goes on by itself then.",
-            expected=recorded, found=done, where=line,
-        )  # fmt: skip
+        return difference(self.who.key, self.who.name, expected, found)
 
     def close(self) -> None:
         """Let go of it: its code does not go on, here."""
         self._mismatch = self._mismatch or NonDeterminism("this instance is gone")
         self.loop.abandon()
-
-
-def _refusal(error: ErrorInfo | None) -> KeyConflict:
-    message = "the key stands for something else" if error is None else error.message
-    return KeyConflict(message, existing_execution_id="", status=Status.PENDING, differences={})
