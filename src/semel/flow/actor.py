@@ -41,7 +41,6 @@ class Actor(Instance):
         """The number of the last key that was written down."""
         self._forgotten = kept - len(seen)
         self._mail: deque[Signalled] = deque(start.signals)
-        self._signals.clear()
         self._bell: FlowFuture | None = None
         self._unwritten = 0
         """Keyed messages that have come and are not yet done."""

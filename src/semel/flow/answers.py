@@ -1,4 +1,4 @@
-"""How the answer to a command reaches the code that waits for it: as a value, or as an error."""
+"""What workflow code gets for its commands: a value, or the error that says how it went."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from semel.flow.commands import Command
 from semel.flow.entries import Resolved, Signalled, stored
 
 
-def give(command: Command, answer: Resolved, flow: str) -> None:
-    """What came of a task, a step, a child. `flow` answers for steps, which have no execution of their own."""
+def answer(command: Command, with_: Resolved, workflow: str) -> None:
+    """Resolve the command's future; the code goes on when the loop runs next."""
+    if with_.ref is not None:
+        command.ref = with_.ref
     future = command.future
-    if future is None:
+    if future is None or future.done():
         return
     try:
-        if answer.status == "refused":
-            raise _refusal(answer.error)
-        if answer.status == "started":
-            future.set_result(answer.ref)
-            return
-        status = Status(answer.status)
-        if status is not Status.COMPLETED:
-            raise failure(command.ref or flow, command.name, Outcome(status, None, answer.error, False))
-        future.set_result(command.read(stored(answer.output)))
+        match with_.status:
+            case "refused":
+                raise _refusal(with_.error)
+            case "started":
+                future.set_result(with_.ref)
+            case Status.COMPLETED:
+                future.set_result(command.read(stored(with_.output)))
+            case status:
+                raise failure(command.ref or workflow, command.name, Outcome(Status(status), None, with_.error, False))
     except SemelError as error:
         future.set_exception(error)
 
 
 def hand(command: Command, signal: Signalled) -> None:
-    """A signal, to the code that waits for one."""
+    """A signal to the code that waited for it."""
     if command.future is None:
         return
     try:

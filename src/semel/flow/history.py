@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from datetime import datetime
+from typing import Any
 
 from semel.codec import decode_plain
+from semel.contract.times import from_micros
 from semel.flow import entries
 from semel.flow.entries import Asked, Began, Dropped, Entry, Fired, Resolved, Signalled, Stopped, Turned, stored
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ def tell_history(rows: Iterable[bytes], first: int = 1) -> list[Event]:
                 case Asked(command=number):
                     asked[number] = entry
             if not isinstance(entry, Turned):
-                events.append(_event(at, _EPOCH + timedelta(microseconds=now), entry, asked))
+                events.append(_event(at, from_micros(now), entry, asked))
     return events
 
 
@@ -55,7 +54,7 @@ def _event(row: int, at: datetime, entry: Entry, asked: dict[int, Asked]) -> Eve
             return Event(row, at, "began", name=f"run {run}", status=f"version {version}")
         case Asked(number, kind, name, mark, ref):
             if kind == "timer":
-                due = _EPOCH + timedelta(microseconds=int(mark))
+                due = from_micros(int(mark))
                 return Event(row, at, "asked", number, kind, name, value=due.isoformat())
             return Event(row, at, "asked", number, kind, name, ref=ref)
         case Resolved(number, status, output, error, ref):

@@ -8,16 +8,17 @@ import hashlib
 import random
 from collections import deque
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
+from semel.contract.times import from_micros
 from semel.define.entity import Entity
 from semel.define.workflow import Workflow
 from semel.engine.outcomes import describe
 from semel.errors import Forbidden, NonDeterminism, SemelError
-from semel.flow.answers import give, hand
+from semel.flow.answers import answer, hand
 from semel.flow.commands import IN_PLACE, Command, Kind
 from semel.flow.compare import alike, difference, same
 from semel.flow.context import Context
@@ -39,12 +40,12 @@ from semel.flow.entries import (
 from semel.flow.guard import guard
 from semel.flow.loop import FlowFuture, FlowLoop, Timer
 from semel.flow.order import keep_order
+from semel.flow.signals import Signals
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Ended, Identity, Turn
 from semel.settings import Settings
 
 keep_order()
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_ANSWER: Final = frozenset({Kind.ENQUEUE, Kind.PUBLISH, Kind.ATTRIBUTE, Kind.PATCH, Kind.SEND, Kind.CANCEL})
 
 
@@ -73,10 +74,7 @@ class Instance:
         self._start = start
         self._numbers = start.numbers
         self._timers: dict[int, Timer] = {}
-        self._signals: dict[str, deque[Signalled]] = {}
-        self._listeners: dict[str, deque[Command]] = {}
-        for signal in start.signals:
-            self._signals.setdefault(signal.name, deque()).append(signal)
+        self._signals = Signals(start.signals)
         self._seen = start.seen
         self._main: asyncio.Task[Any] | None = None
         self._late = False
@@ -86,6 +84,8 @@ class Instance:
         self._mismatch: NonDeterminism | None = None
         self._turn = Turn()
         self._carried = Turn()
+        self._at = 0
+        """The time of this turn, which workflow time follows as soon as something happens in it."""
 
     def _salt(self) -> int:
         digest = hashlib.blake2b(f"{self.who.id}:{self.run}".encode(), digest_size=7).digest()
@@ -119,7 +119,7 @@ class Instance:
     @property
     def now(self) -> datetime:
         """Workflow time."""
-        return _EPOCH + timedelta(microseconds=self.loop.now)
+        return from_micros(self.loop.now)
 
     def replay(self, entries: Sequence[Entry]) -> None:
         """Do again what the journal says. NonDeterminism: the code did something else."""
@@ -160,7 +160,7 @@ class Instance:
         """
         self._turn, self._carried = self._carried, Turn()
         turn = self._turn
-        now = max(now, self.loop.now)
+        self._at = now = max(now, self.loop.now)
         if self._main is None:
             self._feed(Began(FORMAT, self.workflow.version, self.run, now))
         waiting = deque(arrivals)
@@ -196,7 +196,7 @@ class Instance:
             case Resolved(command):
                 return command in self.pending
             case Signalled(key=str(key)):
-                return self._seen.push(key, self.now)
+                return self._seen.push(key, from_micros(self._at))
             case _:
                 return True
 
@@ -250,26 +250,18 @@ class Instance:
         if self._main is not None:
             self._main.cancel()
 
-    def _answer(self, number: int, answer: Resolved) -> None:
+    def _answer(self, number: int, resolved: Resolved) -> None:
         command = self.pending.pop(number, None)
-        if command is None or command.future is None:
-            self._mismatch = self._mismatch or self._differs(answer, None)
-            return
-        if answer.ref is not None:
-            command.ref = answer.ref
-        if command.future.done():
-            return
-        give(command, answer, self.who.id)
+        if command is None:
+            self._mismatch = self._mismatch or self._differs(resolved, None)
+        else:
+            answer(command, resolved, self.who.id)
 
     def _deliver(self, signal: Signalled) -> None:
-        listeners = self._listeners.get(signal.name)
-        while listeners:
-            command = listeners.popleft()
-            if command.future is not None and not command.future.done():
-                self.pending.pop(command.number, None)
-                hand(command, signal)
-                return
-        self._signals.setdefault(signal.name, deque()).append(signal)
+        command = self._signals.listener(signal)
+        if command is not None:
+            self.pending.pop(command.number, None)
+            hand(command, signal)
 
     def ask(self, command: Command) -> FlowFuture:
         """A command, and where its answer will be."""
@@ -285,12 +277,10 @@ class Instance:
         self.pending[command.number] = command
         future.dropped = lambda: self._drop(command)
         if command.kind is Kind.SIGNAL:
-            kept = self._signals.get(command.name)
-            if kept:
+            signal = self._signals.listen(command)
+            if signal is not None:
                 del self.pending[command.number]
-                hand(command, kept.popleft())
-            else:
-                self._listeners.setdefault(command.name, deque()).append(command)
+                hand(command, signal)
         return future
 
     def patched(self, name: str) -> bool:
@@ -363,9 +353,14 @@ class Instance:
             case None:
                 turn.ended = self._completed(main.result())
             case ContinueAsNew(payload=payload):
-                waiting = tuple(signal for kept in self._signals.values() for signal in kept)
                 turn.again = Snapshot(
-                    payload, self.run + 1, self._numbers, self.counts, self.attributes, waiting, self._seen
+                    payload,
+                    self.run + 1,
+                    self._numbers,
+                    self.counts,
+                    self.attributes,
+                    self._signals.waiting,
+                    self._seen,
                 )
             case Forbidden() | NonDeterminism():
                 raise error

@@ -10,13 +10,13 @@ from typing import Any
 
 from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, decide
 from semel.contract.lifecycle import Status
+from semel.contract.times import from_micros, micros
 from semel.engine.protocol import Admission, Start
 from semel.engines.journal.coalesce import Coalescer, fitting
 from semel.engines.journal.hub import Hub
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, Store, procedure
-from semel.engines.journal.times import from_micros, micros
 from semel.errors import EngineUnavailable
 
 MOST_AT_ONCE = 1000

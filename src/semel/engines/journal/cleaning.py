@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from semel.contract.retention import Fate, Keeping, fate
+from semel.contract.times import from_micros, micros, span
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
-from semel.engines.journal.times import from_micros, micros, span
 
 SLIPS_AT_ONCE = 50
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from semel.contract.times import micros
 from semel.engine.protocol import Start
 from semel.engines.journal import reply
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.script import Row
-from semel.engines.journal.times import micros
 from semel.engines.journal.turning import Birth, Commit
 from semel.flow import entries, snapshot
 from semel.flow.commands import Command, Kind

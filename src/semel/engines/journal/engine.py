@@ -11,6 +11,7 @@ from datetime import datetime
 from semel.contract.lifecycle import Status
 from semel.contract.rates import parse_rate
 from semel.contract.records import ErrorInfo, Execution, Suppressed
+from semel.contract.times import from_micros, micros, span
 from semel.define.registry import Registry
 from semel.engine.protocol import (
     Admission,
@@ -31,7 +32,6 @@ from semel.engines.journal.hub import Hub
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Store
-from semel.engines.journal.times import from_micros, micros, span
 from semel.engines.journal.worker import JournalWorker
 from semel.errors import EngineUnavailable, MigrationNeeded
 from semel.settings import QueueSettings, Settings
@@ -168,7 +168,11 @@ class JournalEngine:
     async def signal(self, id: str, name: str, payload: bytes | None, key: str | None) -> Status | None:
         """See Engine."""
         await self.open()
-        status = await self._store.run(control.deliver, self._namespace, (id, "signal", name, key, payload, None))
+        row = (id, "signal", name, key, payload, None)
+        if key is None:  # sent again after a lost reply, it might count twice
+            status = await self._store.run(control.deliver, self._namespace, row)
+        else:
+            status = await persistently(self._store.run, control.deliver, self._namespace, row)
         self._hub.news([id])
         self._hub.work(())
         return status

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semel.contract.records import ErrorInfo
+from semel.contract.times import from_micros
 from semel.define.context import Running
 from semel.engine.outcomes import describe
 from semel.engines.journal.claiming import Claim
@@ -23,7 +24,6 @@ from semel.engines.journal.patience import pause, persistently
 from semel.engines.journal.performing import Performer
 from semel.engines.journal.reading import dump_error
 from semel.engines.journal.script import Row
-from semel.engines.journal.times import from_micros
 from semel.engines.journal.turning import Commit, Verdict, commit, load, load_seen, park, record, still_held, transact
 from semel.errors import EngineError, Forbidden, InputError, NonDeterminism
 from semel.flow import entries, snapshot
@@ -40,6 +40,7 @@ log = logging.getLogger("semel.workflow")
 MOST_AT_ONCE = 200
 LONG = 5_000
 """Entries in a journal from which on a workflow is told to continue as new."""
+PARKS_OF_THE_UNKNOWN = 2
 PARKED_FIRST, PARKED_MOST = 5.0, 300.0
 """Seconds after which a parked flow is tried again: doubling, up to the second."""
 
@@ -54,6 +55,7 @@ class Held:
         self.news = False
         """Something may have come for it from outside."""
         self.steps: dict[int, asyncio.Task[None]] = {}
+        self.instance: Instance | None = None
         self._bell: asyncio.Future[None] | None = None
 
     def ring(self) -> None:
@@ -100,40 +102,49 @@ class Flows:
         """Take turns with a flow until it rests or ends. Cancelled: the worker stops, and gives it back."""
         held = Held(claim, running)
         self._held[claim.execution] = held
-        instance: Instance | None = None
-        kept = False
+        rests = False
         try:
-            instance, kept = await self._take_turns(held)
+            rests = await self._take_turns(held)
         except _Gone:
             log.warning("flow %s (token %s) was taken over by another worker", claim.execution, claim.seq)
+        except EngineError:
+            raise  # what was written of it is not known: it is given back, and read anew by who takes it next
+        except Exception as error:
+            log.exception("flow %s cannot go on", claim.execution)
+            await self._park(claim, error, PARKS_OF_THE_UNKNOWN)
         finally:
-            del self._held[claim.execution]
+            if self._held.get(claim.execution) is held:  # it may have been claimed again already
+                del self._held[claim.execution]
             for task in held.steps.values():
                 task.cancel()
-            if instance is not None and kept:
-                self._keep(claim.execution, instance)
+            if held.instance is not None:
+                if rests:
+                    self._keep(claim.execution, held.instance)
+                else:
+                    held.instance.close()
 
-    async def _take_turns(self, held: Held) -> tuple[Instance | None, bool]:
+    async def _take_turns(self, held: Held) -> bool:
+        """True: it rests, and what is in memory of it can go on."""
         loaded = await self._load(held)
         while loaded is not None:
-            instance = loaded.instance
+            held.instance = loaded.instance
             try:
-                verdict = await self._until_rest(held, instance, loaded.arrivals, loaded.clock)
+                verdict = await self._until_rest(held, loaded.instance, loaded.arrivals, loaded.clock)
             except (NonDeterminism, Forbidden, RuntimeError, InputError) as error:
-                instance.close()
                 await self._park(held.claim, error, loaded.parks)
-                return None, False
+                return False
             if verdict is Verdict.ASLEEP:
-                return instance, True
-            instance.close()
+                return True
             if verdict is Verdict.ENDED:
-                return None, False
+                return False
+            held.instance.close()
+            held.instance = None
             # Stale, or begun anew: what is in the database is what counts.
             claim = held.claim
             if not await persistently(self._worker.store.run, still_held, self._worker.id, claim.lane, claim.seq):
                 raise _Gone
             loaded = await self._load(held)
-        return None, False
+        return False
 
     async def _until_rest(
         self, held: Held, instance: Instance, arrivals: list[Arrival], clock: Callable[[], int]
@@ -197,7 +208,10 @@ class Flows:
         place = Commit(claim.lane, claim.seq, claim.execution, instance.position + 1)
         tell = self._performer.telling(command, now)
         call: Callable[..., Any] = command.call or _nothing
-        body = await self._worker.store.run(transact, self._worker.id, place, call, tell)
+        try:
+            body = await self._worker.store.run(transact, self._worker.id, place, call, tell)
+        except LookupError:
+            raise _Gone from None
         if body is None:
             raise _Gone
         instance.position += 1
@@ -254,6 +268,8 @@ class Flows:
         return Actor(entity, who, self._worker.app_settings, start, seen, rows[-1][0] if rows else 0)
 
     def _keep(self, execution: str, instance: Instance) -> None:
+        if execution in self._cache:
+            self._cache.pop(execution).close()
         self._cache[execution] = instance
         while len(self._cache) > self._worker.settings.cached_workflows:
             self._cache.popitem(last=False)[1].close()

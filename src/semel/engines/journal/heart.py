@@ -11,6 +11,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from semel.contract.times import micros
 from semel.define.context import Running
 from semel.define.task import Task
 from semel.engines.journal.cleaning import clean
@@ -23,7 +24,6 @@ from semel.engines.journal.leasing import (
     pulse,
     recover,
 )
-from semel.engines.journal.times import micros
 from semel.errors import EngineUnavailable, LeaseLost
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from semel.contract.rates import Rate, parse_rate
+from semel.contract.times import span
 from semel.define.task import Task
 from semel.engines.journal.claiming import Claim, Gate, Lane, claim, claim_guarded, load_lanes
 from semel.engines.journal.control import wake
 from semel.engines.journal.lanes import FLOWS
-from semel.engines.journal.times import span
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker

@@ -9,9 +9,9 @@ import msgspec
 from semel.contract.decision import Reason
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Suppressed
+from semel.contract.times import from_micros, optional, span
 from semel.engine.protocol import Filter, Outcome
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
-from semel.engines.journal.times import from_micros, optional, span
 
 _DEAD = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
 

@@ -25,6 +25,8 @@ class Ending(Struct, frozen=True):
 @procedure(Line.SETTLE, atomic=True)
 def settle(worker: int, endings: list[Ending]) -> Script[set[int]]:
     """Write endings; the seqs that were refused because the claim is no longer this worker's."""
+    if any(e.claim.parent for e in endings):  # who wait for them are woken in one order by all, and never in a circle
+        endings = sorted(endings, key=lambda e: e.claim.parent or "")
     rows = [(e.claim.lane, e.claim.seq, e.status.value, e.output, e.error) for e in endings]
     written = _seqs((yield Each("settle", rows, (worker,))))
     return (yield from _missing(endings, written))

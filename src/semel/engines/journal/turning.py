@@ -12,10 +12,10 @@ import msgspec
 from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, Reuse, decide
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
+from semel.contract.times import from_micros
 from semel.engines.journal import control
 from semel.engines.journal.reading import dump_error
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, Work, procedure
-from semel.engines.journal.times import from_micros
 
 TRIES = 5
 
@@ -114,7 +114,7 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
         ("deliver", [c.sends for c in good]), ("see", [c.seen for c in good]),
     ):  # fmt: skip
         if rows_of := [row for one in lists for row in one]:
-            yield Each(name, rows_of)
+            yield Each(name, sorted(rows_of, key=lambda row: str(row[0])) if name == "deliver" else rows_of)
     yield from _forget([c for c in good if c.forgotten or c.hits])
     yield from _set_attributes([row for c in good for row in c.attributes])
     for c in good:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 
 from semel.contract.lifecycle import Status
+from semel.contract.times import micros
 from semel.define.context import Running
 from semel.define.registry import Registry
 from semel.engines.journal.attempt import Interrupted, attempt
@@ -27,7 +28,6 @@ from semel.engines.journal.patience import pause, persistently
 from semel.engines.journal.script import Store
 from semel.engines.journal.settling import MOST_AT_ONCE, Ending, put_off, settle
 from semel.engines.journal.threads import Threads
-from semel.engines.journal.times import micros
 from semel.engines.journal.turning import unpark
 from semel.errors import EngineError, EngineUnavailable, LeaseLost
 from semel.settings import Settings
@@ -211,6 +211,9 @@ class JournalWorker:
         """A flow has the place of a task for as long as it does something."""
         try:
             await self.flows.hold(claim, running)
+        except EngineError as error:
+            log.warning("flow %s is given back: %s", claim.execution, error.message)
+            self._strays = True
         finally:
             if self.running.get(claim.seq, (None,))[0] is claim and not running.stopping:
                 del self.running[claim.seq]

@@ -241,10 +241,14 @@ select o.execution from unnest($1::text[]) as o(execution)
  where exists (select from semel_inbox i where i.execution = o.execution)
 
 -- name: see
--- Message keys that an entity is done with, and their answers. Rows: execution, n, key, at, reply.
-insert into semel_seen (execution, n, key, at, reply)
-select * from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[])
-on conflict (execution, key) do update set n = excluded.n, at = excluded.at, reply = excluded.reply
+-- Message keys that an entity is done with, and their answers; who asked is told. Rows: execution, n, key, at, reply.
+with seen as (
+  insert into semel_seen (execution, n, key, at, reply)
+  select * from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[])
+  on conflict (execution, key) do update set n = excluded.n, at = excluded.at, reply = excluded.reply
+  returning execution
+)
+select pg_notify('semel_done', string_agg(distinct execution, ','))::text from seen having count(*) > 0
 
 -- name: unsee
 -- Message keys past their window. Rows: execution, n.
