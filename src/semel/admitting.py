@@ -11,32 +11,30 @@ from semel.define.task import Call
 from semel.engine.protocol import Admission, Start
 from semel.errors import KeyConflict, TaskAlreadyCompleted, TaskAlreadyExists
 from semel.handle import Handle
-from semel.settings import QueueSettings
 
 if TYPE_CHECKING:
     from semel.app import App
 
 Batch = Call[Any] | tuple[Call[Any], str | None]
-_NO_QUEUE = QueueSettings()
 
 
 async def answer(app: App, start: Start, admission: Admission, on_duplicate: str) -> Handle[Any]:
     """What the caller gets: a handle, or the error that says why not."""
     match admission.decision:
         case Admit():
-            return Handle(app, admission.id, name=start.name, key=start.key, duplicate=False)
+            return Handle(app, admission.id, start.terms.name, start.key, duplicate=False)
         case Refuse(prior, reason):
             raise await _conflict(app, start, prior, reason)
         case Join(prior) | Replay(prior):
             if on_duplicate == "raise":
                 raise await _duplicate(app, start, prior)
-            return Handle(app, admission.id, name=start.name, key=start.key, duplicate=True)
+            return Handle(app, admission.id, start.terms.name, start.key, duplicate=True)
 
 
 async def _conflict(app: App, start: Start, prior: Prior, reason: Reason) -> KeyConflict:
     found: dict[str, tuple[Any, Any]] = {}
     if reason is Reason.FUNCTION_DIFFERS:
-        what = f"of another function ({prior.name} -> {start.name})"
+        what = f"of another function ({prior.name} -> {start.terms.name})"
     else:
         stored = await app.engine.input_of(prior.id)
         if stored is not None:
@@ -58,7 +56,7 @@ def _brief(value: Any) -> str:
 
 
 async def _duplicate(app: App, start: Start, prior: Prior) -> TaskAlreadyExists | TaskAlreadyCompleted:
-    handle: Handle[Any] = Handle(app, prior.id, name=start.name, key=start.key, duplicate=True)
+    handle: Handle[Any] = Handle(app, prior.id, start.terms.name, start.key, duplicate=True)
     execution = await app.engine.get(prior.id)
     if execution is not None and execution.status is Status.COMPLETED and execution.finished_at is not None:
         when = execution.finished_at

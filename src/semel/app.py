@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 from semel.admitting import Batch, answer
+from semel.contract.decision import Admit
 from semel.contract.durations import Duration
 from semel.contract.keys import check_key, check_name
 from semel.contract.lifecycle import Status
@@ -153,7 +154,12 @@ class App(Definitions):
         if self._unconfigured:
             await self._configure()
         admissions = await self.engine.start_many(starts)
-        return [await answer(self, s, a, on_duplicate) for s, a in zip(starts, admissions, strict=True)]
+        return [
+            Handle(self, a.id, s.terms.name, s.key, duplicate=False)
+            if isinstance(a.decision, Admit)
+            else await answer(self, s, a, on_duplicate)
+            for s, a in zip(starts, admissions, strict=True)
+        ]
 
     @overload
     async def start_workflow(
@@ -204,7 +210,7 @@ class App(Definitions):
         return self._handle(execution)
 
     def _handle(self, execution: Execution) -> Handle[Any]:
-        return Handle(self, execution.id, name=execution.name, key=execution.key, duplicate=False)
+        return Handle(self, execution.id, execution.name, execution.key, duplicate=False)
 
     async def list(
         self, *, status: Status | str | None = None, queue: str | None = None, name: str | None = None,
@@ -228,7 +234,7 @@ class App(Definitions):
                 f"execution {old.id} is {old.status}: only a failed, cancelled or timed-out one that is the newest "
                 "under its key and within its retention can be run again."
             )
-        return Handle(self, redriven, name=old.name, key=old.key, duplicate=False)
+        return Handle(self, redriven, old.name, old.key, duplicate=False)
 
     async def explain(self, key: str, *, kind: str = "task") -> Explanation:
         """Everything known of a key, also in words: `print(await app.explain("order-1"))`."""

@@ -257,6 +257,8 @@ class Shape(Returns):
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in. TypeError as a plain call would raise it."""
+        if self._simple and not kwargs and len(args) == len(self._names) == self._most:
+            return dict(zip(self._names, args, strict=True))
         if self._simple and len(args) <= self._most:
             bound = {**self._defaults, **dict(zip(self._names, args, strict=False)), **kwargs}
             if len(bound) == len(self._names) and not (

@@ -24,7 +24,9 @@ T_co = TypeVar("T_co", covariant=True)
 class Handle(Generic[T_co]):
     """One execution. Duplicates under the same key hold a handle to the same one."""
 
-    def __init__(self, app: App, id: str, *, name: str, key: str | None, duplicate: bool) -> None:
+    __slots__ = ("__weakref__", "_app", "duplicate", "id", "key", "name")
+
+    def __init__(self, app: App, id: str, name: str, key: str | None, duplicate: bool) -> None:
         self._app = app
         self.id = id
         """The execution's id."""

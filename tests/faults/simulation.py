@@ -20,7 +20,7 @@ from unittest import mock
 
 import semel
 from semel.contract.decision import Reuse
-from semel.engine.protocol import Start
+from semel.engine.protocol import Start, Terms
 from semel.engines.journal import admission, control, heart, intake, worker
 from semel.engines.journal.engine import JournalEngine
 from semel.engines.journal.script import Line, Listener, Procedure
@@ -247,10 +247,11 @@ def _start(world: World, number: int) -> Start:
     dice = world.dice
     key = dice.choice([None, *(f"k-{n}" for n in range(12))])
     payload = b'{"failures":%d,"seconds":%.1f}' % ((0, 1.0) if key else (dice.choice([0, 0, 2]), dice.uniform(0, 20)))
-    return Start(
-        f"{number:032x}", "task", "effect", key, "default", dice.choice([0, 0, 5]), payload, b"0" * 16,
-        Reuse.FAILED_ONLY, 50, YEAR, YEAR, delay=dice.choice([None, None, timedelta(seconds=30)]),
+    terms = Terms(
+        "task", "effect", "default", dice.choice([0, 0, 5]), Reuse.FAILED_ONLY, 50, YEAR, YEAR,
+        delay=dice.choice([None, None, timedelta(seconds=30)]),
     )  # fmt: skip
+    return Start(f"{number:032x}", key, payload, b"0" * 16, terms)
 
 
 async def _finish(world: World) -> None:

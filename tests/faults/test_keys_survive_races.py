@@ -8,9 +8,9 @@ import random
 import pytest
 
 import semel
-from semel.admitting import request
 from semel.contract.fingerprint import fingerprint
 from semel.contract.keys import effect_key
+from semel.engine.requests import request
 from semel.engines.journal.admission import admit
 from semel.engines.journal.script import Line, Procedure
 from semel.testing import Fault, Mode
@@ -95,15 +95,11 @@ async def test_of_five_racers_of_which_four_roll_back_one_is_in(site: Site) -> N
     shops = [Shop(site) for _ in range(5)]
 
     async def race(shop: Shop, wins: bool) -> None:
-        asked = request(
-            shop.app.settings, shop.charge, ("o",), {}, task_id="k", on_duplicate="return", reuse="failed_only",
-            priority=None, delay=None, run_at=None, queue=None,
-        )  # fmt: skip
-        admissions = shop.engine._admissions
-        row = admissions._row(asked, await shop.engine._lanes.of(asked))
+        asked = request(shop.app.settings, shop.charge, ("o",), {}, task_id="k")
+        rows = await shop.engine._admissions._rows([asked])
         shop.store.tap = None if wins else FailAt("commit")
         try:
-            await shop.store.run(slow_admit, "default", [row], again=False)
+            await shop.store.run(slow_admit, "default", rows)
         except semel.EngineUnavailable:
             assert not wins
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from semel.codec import Shape
 from semel.contract.durations import Duration
@@ -28,8 +29,7 @@ RESERVED = frozenset(
 """Options of `enqueue`; a parameter of that name could never be given a value through it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[R_co]):
+class Call(Struct, Generic[R_co], frozen=True):
     """A task with its arguments, type-checked: what `charge.call("o-1", 9900)` makes."""
 
     task: Task[..., R_co]
@@ -74,6 +74,8 @@ class Task(Generic[P, R]):
         self._concurrency_key = concurrency_key
         if isinstance(concurrency_key, str):
             self._check_template(concurrency_key)
+        self.agreed: dict[Any, Any] = {}
+        """Terms on which it was asked for lately."""
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:

@@ -39,6 +39,7 @@ class Workflow(Generic[P, R]):
 
     kind: ClassVar[str] = "workflow"
     rate_limit: ClassVar[None] = None
+    keyed: ClassVar[bool] = False
 
     def __init__(
         self, fn: Callable[..., Coroutine[Any, Any, R]], *, name: str | None, queue: str, priority: int,
@@ -61,6 +62,8 @@ class Workflow(Generic[P, R]):
         self.version = version
         _refuse_what_cannot_run(fn, self.name)
         self.shape = Shape(fn, self.name, skip=1)
+        self.agreed: dict[Any, Any] = {}
+        """Terms on which it was asked for lately."""
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from typing import Final
 
+_VARIANT: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _dice: Final[deque[str]] = deque()
 """Random halves drawn in advance: asking the kernel for each id costs more than all the rest."""
 
@@ -17,14 +18,15 @@ if hasattr(os, "register_at_fork"):
 def new_id() -> str:
     """48 bits of milliseconds, 12 bits of fraction, 62 random bits; version and variant as the standard says."""
     millis, rest = divmod(time.time_ns(), 1_000_000)
-    return f"{millis:012x}7{(rest << 12) // 1_000_000:03x}{_draw()}"
+    try:
+        half = _dice.pop()
+    except IndexError:
+        half = _draw()
+    return f"{(millis << 16) + 0x7000 + (rest << 12) // 1_000_000:016x}{half}"
 
 
 def _draw() -> str:
-    try:
-        return _dice.pop()
-    except IndexError:
-        fresh = os.urandom(4096)
-        halves = [int.from_bytes(fresh[at : at + 8], "big") for at in range(0, 4096, 8)]
-        _dice.extend(f"{half & ((1 << 62) - 1) | (2 << 62):016x}" for half in halves[1:])
-        return f"{halves[0] & ((1 << 62) - 1) | (2 << 62):016x}"
+    """Fill the pool and take one: each begins with a random one of the digits of the variant."""
+    fresh = os.urandom(4096).hex()
+    _dice.extend(_VARIANT[fresh[at]] + fresh[at + 1 : at + 16] for at in range(0, len(fresh), 16))
+    return _dice.pop()

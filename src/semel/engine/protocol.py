@@ -21,17 +21,13 @@ from semel.define.registry import Registry
 from semel.settings import QueueSettings, Settings
 
 
-class Start(Struct):
-    """A request for one execution. `id` is made by the caller, so that sending it twice is harmless."""
+class Terms(Struct, frozen=True):
+    """How something is to be run: what requests for the same task mostly have in common, and share as one object."""
 
-    id: str
     kind: str
     name: str
-    key: str | None
     queue: str
     priority: int
-    payload: bytes
-    fingerprint: bytes
     reuse: Reuse
     max_attempts: int
     retention: timedelta
@@ -40,6 +36,18 @@ class Start(Struct):
     run_at: datetime | None = None
     rate_limited: bool = False
     """The task has a rate limit of its own, besides its queue's."""
+    keyed: bool = False
+    """Requests carry a concurrency key."""
+
+
+class Start(Struct, gc=False):
+    """A request for one execution. `id` is made by the caller, so that sending it twice is harmless."""
+
+    id: str
+    key: str | None
+    payload: bytes
+    fingerprint: bytes
+    terms: Terms
     concurrency_key: str | None = None
     root: str | None = None
     """What its effect keys are made of, where it has no key of its own."""
@@ -54,7 +62,7 @@ class Message(Struct, frozen=True):
     key: str | None
 
 
-class Admission(Struct, frozen=True):
+class Admission(Struct, frozen=True, gc=False):
     """The answer: `id` is the execution that the caller shares or owns."""
 
     id: str

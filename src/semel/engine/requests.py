@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from functools import cache
-from typing import Any
+from datetime import datetime
+from typing import Any, Final, cast
 
 from semel.contract.decision import Reuse
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.fingerprint import fingerprint
 from semel.contract.keys import check_key, check_name
-from semel.contract.retention import TASK_RETENTION, WORKFLOW_RETENTION, Keeping, keeping
+from semel.contract.retention import TASK_RETENTION, WORKFLOW_RETENTION, keeping
 from semel.define.task import Call, Task, check_priority
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.engine.ids import new_id
-from semel.engine.protocol import Start
+from semel.engine.protocol import Start, Terms
 from semel.errors import InvalidValue
 from semel.settings import QueueSettings, Settings
 
 _NO_QUEUE = QueueSettings()
+MOST_TERMS: Final = 100
+"""Combinations of options that are remembered of a task."""
 
 
 def request(
@@ -66,21 +67,49 @@ def _start(
     on_duplicate: str, reuse: str, priority: int | None, delay: Duration | None, run_at: datetime | None,
     queue: str | None,
 ) -> Start:  # fmt: skip
+    if delay is not None or run_at is not None:
+        terms = _terms(settings, task, on_duplicate, reuse, priority, delay, run_at, queue)
+    else:
+        terms = _agreed(settings, task, on_duplicate, reuse, priority, queue)
+    payload = task.shape.encode_input(bound, settings.max_payload)
+    concurrency_key = task.concurrency_key_of(bound) if terms.keyed else None
+    return Start(new_id(), key, payload, fingerprint(task.name, payload), terms, concurrency_key)
+
+
+def _agreed(
+    settings: Settings, task: Task[..., Any] | Workflow[..., Any], on_duplicate: str, reuse: str, priority: int | None,
+    queue: str | None,
+) -> Terms:  # fmt: skip
+    """Of one task with the same options there is one object: made once, and seen to be the same by identity."""
+    options = (on_duplicate, reuse, priority, type(priority), queue)
+    try:
+        agreed, terms = task.agreed[options]
+        if agreed is settings:
+            return cast(Terms, terms)
+    except (KeyError, TypeError):  # not seen yet, or not even hashable
+        pass
+    terms = _terms(settings, task, on_duplicate, reuse, priority, None, None, queue)
+    if len(task.agreed) >= MOST_TERMS:
+        task.agreed.clear()
+    task.agreed[options] = settings, terms
+    return terms
+
+
+def _terms(
+    settings: Settings, task: Task[..., Any] | Workflow[..., Any], on_duplicate: str, reuse: str, priority: int | None,
+    delay: Duration | None, run_at: datetime | None, queue: str | None,
+) -> Terms:  # fmt: skip
     if on_duplicate not in ("return", "raise"):
         raise InvalidValue(f"on_duplicate={on_duplicate!r}: use 'return' or 'raise'.")
-    payload = task.shape.encode_input(bound, settings.max_payload)
     queue = task.queue if queue is None else check_name(queue, "queue")
     of_queue = settings.queues.get(queue, _NO_QUEUE)
-    keep = _keeping(task.retention, task.dedup_window, of_queue.retention, of_queue.dedup_window, task.kind)
-    return Start(
-        id=new_id(),
+    default = TASK_RETENTION if task.kind == "task" else WORKFLOW_RETENTION
+    keep = keeping((task.retention, task.dedup_window), (of_queue.retention, of_queue.dedup_window), (default, None))
+    return Terms(
         kind=task.kind,
         name=task.name,
-        key=key,
         queue=queue,
         priority=task.priority if priority is None else check_priority(priority),
-        payload=payload,
-        fingerprint=fingerprint(task.name, payload),
         reuse=_reuse(reuse),
         max_attempts=task.retry.max_attempts,
         retention=keep.retention,
@@ -88,21 +117,10 @@ def _start(
         delay=None if delay is None else parse_duration(delay, "delay"),
         run_at=_instant(run_at, delay),
         rate_limited=task.rate_limit is not None,
-        concurrency_key=task.concurrency_key_of(bound),
+        keyed=task.keyed,
     )
 
 
-@cache
-def _keeping(
-    retention: timedelta | None, window: timedelta | None, of_queue: timedelta | None,
-    window_of_queue: timedelta | None, kind: str,
-) -> Keeping:  # fmt: skip
-    """Its own first, then its queue's; an app has few combinations, and asks for them all the time."""
-    default = TASK_RETENTION if kind == "task" else WORKFLOW_RETENTION
-    return keeping((retention, window), (of_queue, window_of_queue), (default, None))
-
-
-@cache
 def _reuse(reuse: str) -> Reuse:
     try:
         return Reuse(reuse)

@@ -104,9 +104,9 @@ class Context:
         )
         shape = task.task.shape if isinstance(task, Call) else task.shape
         if task_id is None:
-            start.root = self._occurrence(start.name)
+            start.root = self._occurrence(start.terms.name)
         command = Command(
-            Kind.TASK, start.name, f"{start.key or ''}#{start.fingerprint.hex()[:16]}", ref=start.id, start=start,
+            Kind.TASK, start.terms.name, f"{start.key or ''}#{start.fingerprint.hex()[:16]}", ref=start.id, start=start,
             read=shape.decode_result,
         )  # fmt: skip
         return await instance.ask(command)
@@ -203,7 +203,7 @@ class Context:
         start = workflow_request(self._instance.settings, workflow, args, kwargs, workflow_id=workflow_id, queue=queue)
         shape = workflow.workflow.shape if isinstance(workflow, WorkflowCall) else workflow.shape
         return Command(
-            Kind.WORKFLOW, start.name, f"{start.key}#{start.fingerprint.hex()[:16]}", ref=start.id, start=start,
+            Kind.WORKFLOW, start.terms.name, f"{start.key}#{start.fingerprint.hex()[:16]}", ref=start.id, start=start,
             on_close=on_close, read=shape.decode_result,
         )  # fmt: skip
 

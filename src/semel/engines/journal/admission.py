@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from operator import itemgetter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, decide
 from semel.contract.lifecycle import Status
 from semel.contract.times import from_micros, micros
-from semel.engine.protocol import Admission, Start
+from semel.engine.protocol import Admission, Start, Terms
 from semel.engines.journal.coalesce import Coalescer, fitting
 from semel.engines.journal.hub import Hub
 from semel.engines.journal.lanes import Lanes
@@ -22,25 +23,29 @@ from semel.errors import EngineUnavailable
 MOST_AT_ONCE = 1000
 TRIES = 100
 FLUSH_COUNTS_AFTER = 0.5
-_template = itemgetter(1, 2, 4, 5, 6, 9, 10, 11, 12, 13, 14, 15)
-"""All of a row but id, key, fingerprint and input."""
-_extras = itemgetter(5, 6, 10, 13, 14, 15)
-"""Generation, predecessor, concurrency key, delay, time and root: mostly not there."""
-_PLAIN = frozenset({0, None})
 _STATUS = {status.value: status for status in Status}
+_terms = attrgetter("terms")
+_ADMITTED = Admit(None, 0)
 
 
 @procedure(Line.ADMIT, atomic=True)
-def admit(namespace: str, rows: list[Row], *, again: bool = True) -> Script[set[str]]:
-    """Insert what can be; the ids that are in. `again`: an earlier try with the same ids may have been committed."""
-    alike = len({_template(row) for row in rows}) == 1 and _PLAIN.issuperset(_extras(rows[0]))
-    if alike and not again:
-        _, kind, name, _, lane, *_ = rows[0]
-        shared = (namespace, kind, name, lane, rows[0][9], rows[0][11], rows[0][12])
-        found = yield Each("admit_alike", [(row[0], row[3], row[7], row[8]) for row in rows], shared)
-    else:
-        found = yield Each("admit", rows, (namespace,))
-    return {id_ for row in found if row[0] for id_ in row[0].split(",")}
+def admit(namespace: str, rows: list[Row]) -> Script[set[str]]:
+    """Insert what can be; the ids that are in. An earlier try with the same ids may have been committed."""
+    return _ids((yield Each("admit", rows, (namespace,))), rows)
+
+
+@procedure(Line.ADMIT, atomic=True)
+def admit_alike(shared: Row, rows: list[Row]) -> Script[set[str]]:
+    """The same for new ids on the same terms: of those, only a taken key is passed over."""
+    if len(rows) == 1:
+        return {rows[0][0]} if (yield Ask("admit_one", shared + rows[0])) else set()
+    return _ids((yield Each("admit_alike", rows, shared)), rows)
+
+
+def _ids(found: list[Row], rows: list[Row]) -> set[str]:
+    """The ids that are in: how many, and which where it is not all of them."""
+    count, ids = found[0][:2]
+    return {row[0] for row in rows} if count == len(rows) else set(ids.split(",") if ids else ())
 
 
 @procedure(Line.ADMIT, atomic=True)
@@ -96,27 +101,45 @@ class Admissions:
         waiting = list(range(len(requests)))
         if self._mostly_duplicates:
             waiting = await self._ask_first(requests, waiting, answers)
-        rows = {i: self._row(requests[i], await self._lanes.of(requests[i])) for i in waiting}
         for _ in range(TRIES):
             if not waiting:
                 break
-            new = await self._admit([rows[i] for i in waiting])
-            self._tell_workers(rows[i] for i in waiting if requests[i].id in new)
+            new = await self._admit([requests[i] for i in waiting])
             rest = []
             for i in waiting:
-                if requests[i].id in new:
-                    answers[i] = Admission(requests[i].id, Admit(None, 0))
+                id_ = requests[i].id
+                if id_ in new:
+                    answers[i] = Admission(id_, _ADMITTED)
                 else:
                     rest.append(i)
             self._mostly_duplicates = len(rest) * 2 > len(requests)
-            waiting = await self._decide(requests, rows, rest, answers) if rest else []
+            waiting = await self._decide(requests, rest, answers) if rest else []
         return [answer or TimeoutError("the key changed hands too often") for answer in answers]
 
-    async def _admit(self, rows: list[Row]) -> set[str]:
+    async def _admit(self, requests: list[Start]) -> set[str]:
+        """Try to insert them, and wake workers for those that are in."""
+        terms = requests[0].terms
         try:
-            return await self._store.run(admit, self._namespace, rows, again=False)
+            if terms.keyed or _put_off(terms) or any(other is not terms for other in map(_terms, requests)):
+                new = await self._store.run(admit, self._namespace, await self._rows(requests))
+            else:
+                lane = await self._lanes.of(terms)
+                new = await self._store.run(
+                    admit_alike,
+                    (self._namespace, terms.kind, terms.name, lane, terms.max_attempts, micros(terms.retention),
+                     micros(terms.window)),
+                    [(r.id, r.key, r.fingerprint, r.payload) for r in requests],
+                )  # fmt: skip
+                if new:
+                    self._hub.work((lane,))
+                return new
         except EngineUnavailable:  # perhaps they are in: from now on their own ids may stand in the way
-            return await persistently(self._store.run, admit, self._namespace, rows, again=True)
+            new = await persistently(self._store.run, admit, self._namespace, await self._rows(requests))
+        await self._tell_workers(r.terms for r in requests if r.id in new)
+        return new
+
+    async def _rows(self, requests: list[Start]) -> list[Row]:
+        return [_row(request, await self._lanes.of(request.terms)) for request in requests]
 
     async def _ask_first(self, requests: list[Start], waiting: list[int], answers: list[Any]) -> list[int]:
         """When duplicates prevail, reading first saves the attempt to insert them."""
@@ -124,7 +147,7 @@ class Admissions:
         now = from_micros(at)
         rest = []
         for i in waiting:
-            prior = holders.get((requests[i].kind, requests[i].key))
+            prior = holders.get((requests[i].terms.kind, requests[i].key))
             decision = decide(prior, _asked(requests[i]), now) if prior else None
             if isinstance(decision, Join | Replay | Refuse):
                 answers[i] = self._suppress(decision, at)
@@ -132,36 +155,35 @@ class Admissions:
                 rest.append(i)
         return rest
 
-    async def _decide(
-        self, requests: list[Start], rows: dict[int, Row], rest: list[int], answers: list[Any]
-    ) -> list[int]:
+    async def _decide(self, requests: list[Start], rest: list[int], answers: list[Any]) -> list[int]:
         """Something stood in the way of these: ask the contract. Those to try again are given back."""
         holders, present, at = await self._priors([requests[i] for i in rest])
         now = from_micros(at)
         again = []
         for i in rest:
             request = requests[i]
-            prior = holders.get((request.kind, request.key))
+            prior = holders.get((request.terms.kind, request.key))
             if request.id in present or (prior is not None and prior.id == request.id):
                 # An earlier try was committed although its reply was lost.
-                answers[i] = Admission(request.id, Admit(None, 0))
+                answers[i] = Admission(request.id, _ADMITTED)
                 continue
             decision = decide(prior, _asked(request), now)
             if not isinstance(decision, Admit):
                 answers[i] = self._suppress(decision, at)
-            elif decision.supersedes is None or not await self._supersede(rows[i], decision):
+            elif decision.supersedes is None or not await self._supersede(request, decision):
                 again.append(i)
             else:
-                self._tell_workers([rows[i]])
+                await self._tell_workers([request.terms])
                 answers[i] = Admission(request.id, decision)
         return again
 
-    async def _supersede(self, row: Row, decision: Admit) -> bool:
+    async def _supersede(self, request: Start, decision: Admit) -> bool:
+        (row,) = await self._rows([request])
         new = (*row[:5], decision.generation, decision.supersedes, *row[7:])
         return await persistently(self._store.run, supersede, self._namespace, decision.supersedes or "", new)
 
     async def _priors(self, requests: list[Start]) -> tuple[dict[tuple[str, str | None], Prior], set[str], int]:
-        keys = list({(r.kind, r.key) for r in requests if r.key is not None})
+        keys = list({(r.terms.kind, r.key) for r in requests if r.key is not None})
         ids = [(r.id,) for r in requests if r.key is None]
         rows, present = await persistently(self._store.run, find_priors, self._namespace, keys, ids)
         holders: dict[tuple[str, str | None], Prior] = {}
@@ -170,22 +192,16 @@ class Admissions:
             holders[kind, key] = Prior(id_, name, print_, _STATUS[status], generation, ends)
         return holders, present, rows[0][-1] if rows else 0
 
-    def _row(self, request: Start, lane: int) -> Row:
-        return (
-            request.id, request.kind, request.name, request.key, lane, 0, None, request.fingerprint, request.payload,
-            request.max_attempts, request.concurrency_key, micros(request.retention), micros(request.window),
-            None if request.delay is None else micros(request.delay),
-            None if request.run_at is None else round(request.run_at.timestamp() * 1_000_000), None,
-        )  # fmt: skip
-
-    def _tell_workers(self, rows: Any) -> None:
+    async def _tell_workers(self, admitted: Iterable[Terms]) -> None:
+        """Those of this process; the database tells the others."""
         lanes = set()
-        for row in rows:
-            delay, run_at = row[13], row[14]
-            if delay is None and run_at is None:
-                lanes.add(row[4])
+        for terms in admitted:
+            if not _put_off(terms):
+                lanes.add(await self._lanes.of(terms))
+            elif terms.run_at is not None:
+                self._hub.due(_instant(terms.run_at))
             else:
-                self._hub.due(run_at or int(time.time() * 1_000_000) + delay)
+                self._hub.due(int(time.time() * 1_000_000) + micros(terms.delay or timedelta()))
         if lanes:
             self._hub.work(lanes)
 
@@ -239,4 +255,22 @@ def _weight(request: Start) -> int:
 
 
 def _asked(request: Start) -> Request:
-    return Request(request.name, request.fingerprint, request.reuse)
+    return Request(request.terms.name, request.fingerprint, request.terms.reuse)
+
+
+def _put_off(terms: Terms) -> bool:
+    return terms.delay is not None or terms.run_at is not None
+
+
+def _instant(at: datetime) -> int:
+    return round(at.timestamp() * 1_000_000)
+
+
+def _row(request: Start, lane: int) -> Row:
+    terms = request.terms
+    return (
+        request.id, terms.kind, terms.name, request.key, lane, 0, None, request.fingerprint, request.payload,
+        terms.max_attempts, request.concurrency_key, micros(terms.retention), micros(terms.window),
+        None if terms.delay is None else micros(terms.delay),
+        None if terms.run_at is None else _instant(terms.run_at), None,
+    )  # fmt: skip

@@ -58,11 +58,12 @@ async def _carry_out(lanes: Lanes, made: Commit, command: Command, unborn: set[i
     match command.kind:
         case Kind.TASK | Kind.WORKFLOW if command.start is not None:
             if command.number not in unborn:
-                row = row_of(command.start, await lanes.of(command.start))
-                made.births.append(Birth(command.number, row, command.start.reuse, command.waits, command.on_close))
+                start = command.start
+                row = row_of(start, await lanes.of(start.terms))
+                made.births.append(Birth(command.number, row, start.terms.reuse, command.waits, command.on_close))
         case Kind.ENQUEUE if command.start is not None:
-            row = row_of(command.start, await lanes.of(command.start))
-            made.births.append(Birth(command.number, row, command.start.reuse, None, None))
+            row = row_of(command.start, await lanes.of(command.start.terms))
+            made.births.append(Birth(command.number, row, command.start.terms.reuse, None, None))
         case Kind.WORKFLOW:
             made.joins.append((command.ref or "", command.number))
         case Kind.PUBLISH:
@@ -79,8 +80,9 @@ async def _carry_out(lanes: Lanes, made: Commit, command: Command, unborn: set[i
 
 def row_of(start: Start, lane: int) -> Row:
     """A request as a row for `admit_children`, up to the parent."""
+    terms = start.terms
     return (
-        start.id, start.kind, start.name, start.key, lane, 0, None, start.fingerprint, start.payload,
-        start.max_attempts, start.concurrency_key, micros(start.retention), micros(start.window),
-        None if start.delay is None else micros(start.delay), None, start.root,
+        start.id, terms.kind, terms.name, start.key, lane, 0, None, start.fingerprint, start.payload,
+        terms.max_attempts, start.concurrency_key, micros(terms.retention), micros(terms.window),
+        None if terms.delay is None else micros(terms.delay), None, start.root,
     )  # fmt: skip

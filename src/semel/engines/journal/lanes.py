@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semel.engine.protocol import Start
+from semel.engine.protocol import Terms
 from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Ask, Line, Script, Store, procedure
 
@@ -35,16 +35,10 @@ class Lanes:
         self._namespace = namespace
         self._known: dict[LaneKey, int] = {}
 
-    async def of(self, request: Start) -> int:
-        """The lane a request goes to."""
-        own = request.name if request.rate_limited else ""
-        key = (
-            request.queue,
-            request.priority,
-            own if request.kind == "task" else FLOWS,
-            request.concurrency_key is not None,
-            False,
-        )
+    async def of(self, terms: Terms) -> int:
+        """The lane that requests on these terms go to."""
+        own = terms.name if terms.rate_limited else ""
+        key = (terms.queue, terms.priority, own if terms.kind == "task" else FLOWS, terms.keyed, False)
         known = self._known.get(key)
         if known is None:
             known = await persistently(self._store.run, open_lane, self._namespace, key)

@@ -53,7 +53,7 @@ class PostgresStore:
     async def run(self, script: Procedure[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a script; see Store."""
         for attempt in range(_TRIES):
-            async with self._wires[script.line].use() as connection:
+            async with self._wires[script.line] as connection:
                 try:
                     if script.atomic:
                         return cast(T, await self._play(connection, script(*args, **kwargs)))
@@ -120,7 +120,7 @@ class PostgresStore:
 
     async def check(self) -> list[tuple[bool, str, str]]:
         """The server's version and durability settings."""
-        async with self._wires[Line.READ].use() as connection:
+        async with self._wires[Line.READ] as connection:
             version = connection.get_server_version()
             findings = [
                 (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import Final
 
 import asyncpg
@@ -46,22 +45,33 @@ class Wire:
         self._connection: asyncpg.Connection | None = None
         self._lock = asyncio.Lock()
 
-    @asynccontextmanager
-    async def use(self) -> AsyncIterator[asyncpg.Connection]:
+    async def __aenter__(self) -> asyncpg.Connection:
         """The connection, for one at a time. Errors come out in Semel's words."""
-        async with self._lock:
-            try:
-                if self._connection is None or self._connection.is_closed():
-                    self._connection = await connect(self._url, self._settings)
-                yield self._connection
-            except BaseException as error:
-                # A statement that was interrupted leaves the connection in an unknown state.
-                if isinstance(error, (asyncio.CancelledError, GeneratorExit, EngineUnavailable, *LOST)):
-                    self.drop()
-                failure = translate(error)
-                if failure is error:
-                    raise
-                raise failure from error
+        await self._lock.acquire()
+        if self._connection is not None and not self._connection.is_closed():
+            return self._connection
+        try:
+            self._connection = await connect(self._url, self._settings)
+        except BaseException as error:
+            self._lock.release()
+            failure = translate(error)
+            if failure is error:
+                raise
+            raise failure from error
+        return self._connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+        if error is None:
+            return
+        # A statement that was interrupted leaves the connection in an unknown state.
+        if isinstance(error, (asyncio.CancelledError, GeneratorExit, EngineUnavailable, *LOST)):
+            self.drop()
+        failure = translate(error)
+        if failure is not error:
+            raise failure from error
 
     def drop(self) -> None:
         """Forget the connection; the next use opens a new one."""

@@ -9,8 +9,8 @@ insert into semel_lane (namespace, queue, priority, task, keyed, suspect)
 values ($1, $2, $3, $4, $5, $6) on conflict do nothing
 
 -- name: admit
--- New executions and their work rows, in one statement; a taken key or id is passed over. Gives the ids
--- that are in, as one text; wakes workers at commit. Shared: namespace.
+-- New executions and their work rows, in one statement; a taken key or id is passed over. Gives how many are in
+-- and their ids, as one text; wakes workers at commit. Shared: namespace.
 with fresh as (
   insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
     fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id)
@@ -30,17 +30,17 @@ with fresh as (
   insert into semel_later (execution, due_at, lane, name, max_attempts, concurrency_key)
   select id, run_at, lane, name, max_attempts, concurrency_key from fresh where run_at is not null
 )
-select string_agg(id, ',') from fresh
+select count(*), string_agg(id, ',') from fresh
 union all
-select pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from fresh
+select null, pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from fresh
  where run_at is null having count(*) > 0
 union all
-select pg_notify('semel_later', min(run_at)::text)::text from fresh
+select null, pg_notify('semel_later', min(run_at)::text)::text from fresh
  where run_at is not null having count(*) > 0
 
 -- name: admit_alike
 -- The same for rows that differ only in id, key, fingerprint and input, which is what a flush mostly holds. Only a
--- taken key is passed over, not a taken id: for ids that are new.
+-- taken key is passed over, not a taken id: for ids that are new. Gives ids only where not all are in.
 -- Shared: namespace, kind, name, lane, max_attempts, retention, dedup_window.
 with fresh as (
   insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
@@ -52,7 +52,21 @@ with fresh as (
 ), ready as (
   insert into semel_ready (lane, execution, name, max_attempts) select $4, id, $3, $5 from fresh
 )
-select string_agg(id, ','), case when count(*) > 0 then pg_notify('semel_work', ($4::int)::text)::text end from fresh
+select n.count, case when n.count < cardinality($8) then (select string_agg(id, ',') from fresh) end,
+       case when n.count > 0 then pg_notify('semel_work', ($4::int)::text)::text end
+  from (select count(*) from fresh) n
+
+-- name: admit_one
+-- The same for a single row, which most callers hand in: no row is given if its key is taken.
+with fresh as (
+  insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
+    id, key, fingerprint, input)
+  values ($1, semel_now(), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+  on conflict (key, namespace, kind) where key is not null and current do nothing
+  returning id
+)
+insert into semel_ready (lane, execution, name, max_attempts) select $4, id, $3, $5 from fresh
+returning pg_notify('semel_work', ($4::int)::text)::text
 
 -- name: priors
 -- Who holds these keys, and what time it is. Shared: namespace; rows: kind, key.

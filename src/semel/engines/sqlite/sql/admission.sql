@@ -9,25 +9,36 @@ insert into semel_lane (namespace, queue, priority, task, keyed, suspect)
 values (?1, ?2, ?3, ?4, ?5, ?6) on conflict do nothing
 
 -- name: admit
--- New executions and their work rows; a taken key or id is passed over. Gives the ids that are in.
--- Shared: namespace. SQLite: rows come as JSON, bytes in it as hex; triggers write the work rows.
+-- New executions and their work rows; a taken key or id is passed over. Gives how many are in and, where that is
+-- not all, the ids of those that are. Shared: namespace. SQLite: rows come as JSON, bytes in it as hex; triggers write the work rows.
 insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
   fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id)
 select ?1, semel_now(), value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
   value ->> 6, unhex(value ->> 7), unhex(value ->> 8), value ->> 9, value ->> 10, value ->> 11, value ->> 12,
   coalesce(value ->> 14, semel_now() + (value ->> 13)), value ->> 15
   from json_each(?2) where true
-on conflict do nothing returning id
+on conflict do nothing;
+select changes(), case when changes() < json_array_length(?2) then (
+  select group_concat(x.id) from json_each(?2) o cross join semel_execution x on x.id = o.value ->> 0) end
 
 -- name: admit_alike
 -- The same for rows that differ only in id, key, fingerprint and input, which is what a flush mostly holds. Only a
--- taken key is passed over, not a taken id: for ids that are new.
+-- taken key is passed over, not a taken id: for ids that are new. Gives ids only where not all are in.
 -- Shared: namespace, kind, name, lane, max_attempts, retention, dedup_window.
 insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
   id, key, fingerprint, input)
 select ?1, semel_now(), ?2, ?3, ?4, ?5, ?6, ?7, value ->> 0, value ->> 1, unhex(value ->> 2), unhex(value ->> 3)
   from json_each(?8) where true
-on conflict (key, namespace, kind) where key is not null and current do nothing returning id
+on conflict (key, namespace, kind) where key is not null and current do nothing;
+select changes(), case when changes() < json_array_length(?8) then (
+  select group_concat(x.id) from json_each(?8) o cross join semel_execution x on x.id = o.value ->> 0) end
+
+-- name: admit_one
+-- The same for a single row, which most callers hand in: no row is given if its key is taken.
+insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
+  id, key, fingerprint, input)
+values (?1, semel_now(), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+on conflict (key, namespace, kind) where key is not null and current do nothing returning 1
 
 -- name: priors
 -- Who holds these keys, and what time it is. Shared: namespace; rows: kind, key.
