@@ -111,13 +111,16 @@ create trigger semel_told after update of finished_at on semel_execution
 create function semel_wake() returns trigger language plpgsql as $$
 declare
   f semel_flow;
+  place bigint;
 begin
   select * into f from semel_flow where execution = new.execution for update;
   if not found then
     delete from semel_inbox where id = new.id;
   elsif f.asleep then
     update semel_flow set asleep = false, due_at = null where execution = new.execution;
-    insert into semel_ready (lane, execution, name, max_attempts) values (f.lane, f.execution, f.name, f.max_attempts);
+    update semel_execution set lane = f.lane, seq = default where id = f.execution returning seq into place;
+    insert into semel_ready (lane, seq, execution, name, max_attempts)
+    values (f.lane, place, f.execution, f.name, f.max_attempts);
     perform pg_notify('semel_work', f.lane::text);
   else
     perform pg_notify('semel_news', new.execution);
@@ -139,7 +142,7 @@ create or replace view semel_executions as
          x.fingerprint, x.input, x.output, x.parent_id
     from semel_execution x
     join semel_lane l on l.id = x.lane
-    left join semel_ready r on r.execution = x.id
+    left join semel_ready r on r.lane = x.lane and r.seq = x.seq
     left join semel_later d on d.execution = x.id
     left join semel_flow f on f.execution = x.id
     left join semel_worker w on w.id = r.owner;

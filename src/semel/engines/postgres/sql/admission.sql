@@ -22,10 +22,10 @@ with fresh as (
     as o(id, kind, name, key, lane, generation, previous_id, fingerprint, input, max_attempts,
          concurrency_key, retention, dedup_window, delay, run_at, root_id)
   on conflict do nothing
-  returning id, lane, name, max_attempts, concurrency_key, run_at
+  returning id, lane, seq, name, max_attempts, concurrency_key, run_at
 ), ready as (
-  insert into semel_ready (lane, execution, name, max_attempts, concurrency_key)
-  select lane, id, name, max_attempts, concurrency_key from fresh where run_at is null
+  insert into semel_ready (lane, seq, execution, name, max_attempts, concurrency_key)
+  select lane, seq, id, name, max_attempts, concurrency_key from fresh where run_at is null
 ), later as (
   insert into semel_later (execution, due_at, lane, name, max_attempts, concurrency_key)
   select id, run_at, lane, name, max_attempts, concurrency_key from fresh where run_at is not null
@@ -48,9 +48,9 @@ with fresh as (
   select $1, (select semel_now()), $2, $3, $4, $5, $6, $7, o.id, o.key, o.fingerprint, o.input
   from unnest($8::text[], $9::text[], $10::bytea[], $11::bytea[]) as o(id, key, fingerprint, input)
   on conflict (key, namespace, kind) where key is not null and current do nothing
-  returning id
+  returning id, seq
 ), ready as (
-  insert into semel_ready (lane, execution, name, max_attempts) select $4, id, $3, $5 from fresh
+  insert into semel_ready (lane, seq, execution, name, max_attempts) select $4, seq, id, $3, $5 from fresh
 )
 select n.count, case when n.count < cardinality($8) then (select string_agg(id, ',') from fresh) end,
        case when n.count > 0 then pg_notify('semel_work', ($4::int)::text)::text end
@@ -63,9 +63,9 @@ with fresh as (
     id, key, fingerprint, input)
   values ($1, semel_now(), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
   on conflict (key, namespace, kind) where key is not null and current do nothing
-  returning id
+  returning seq
 )
-insert into semel_ready (lane, execution, name, max_attempts) select $4, id, $3, $5 from fresh
+insert into semel_ready (lane, seq, execution, name, max_attempts) select $4, seq, $8, $3, $5 from fresh
 returning pg_notify('semel_work', ($4::int)::text)::text
 
 -- name: priors

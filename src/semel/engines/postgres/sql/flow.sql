@@ -29,8 +29,8 @@ with me as materialized (
 insert into semel_journal (execution, n, token, body)
 select o.execution, o.n, o.seq, o.body
   from me, unnest($2::int[], $3::bigint[], $4::text[], $5::bigint[], $6::bytea[]) as o(lane, seq, execution, n, body)
-  join semel_ready r on r.lane = o.lane and r.seq = o.seq
- where r.owner = $1
+ where o.seq = any(array(
+   select r.seq from semel_ready r where r.lane = any($2) and r.seq = any($3) and r.owner = $1))
 on conflict do nothing returning execution
 
 -- name: recorded
@@ -41,10 +41,8 @@ select j.execution, j.token from unnest($1::text[], $2::bigint[]) as o(execution
 -- name: held
 -- Which of these claims are still this worker's; nobody can take them until the end of the transaction.
 -- Shared: worker; rows: lane, seq.
-select r.seq, f.base from unnest($2::int[], $3::bigint[]) as o(lane, seq)
-  join semel_ready r on r.lane = o.lane and r.seq = o.seq
-  join semel_flow f on f.execution = r.execution
- where r.owner = $1 for update of r
+select r.seq, f.base from semel_ready r join semel_flow f on f.execution = r.execution
+ where r.lane = any($2::int[]) and r.seq = any($3::bigint[]) and r.owner = $1 for update of r
 
 -- name: consume
 -- What came and was taken in. Rows: id.
@@ -65,10 +63,10 @@ with fresh as (
     as o(id, kind, name, key, lane, generation, previous_id, fingerprint, input, max_attempts,
          concurrency_key, retention, dedup_window, delay, run_at, root_id, parent_id, waiters)
   on conflict do nothing
-  returning id, lane, name, max_attempts, concurrency_key, run_at
+  returning id, lane, seq, name, max_attempts, concurrency_key, run_at
 ), ready as (
-  insert into semel_ready (lane, execution, name, max_attempts, concurrency_key)
-  select lane, id, name, max_attempts, concurrency_key from fresh where run_at is null
+  insert into semel_ready (lane, seq, execution, name, max_attempts, concurrency_key)
+  select lane, seq, id, name, max_attempts, concurrency_key from fresh where run_at is null
 ), later as (
   insert into semel_later (execution, due_at, lane, name, max_attempts, concurrency_key)
   select id, run_at, lane, name, max_attempts, concurrency_key from fresh where run_at is not null
@@ -140,7 +138,8 @@ with asleep as (
    where f.execution = o.execution and not exists (select from semel_inbox i where i.execution = o.execution)
   returning f.execution, o.lane, o.seq, o.due_at
 ), gone as (
-  delete from semel_ready r using asleep s where r.lane = s.lane and r.seq = s.seq and r.owner = $1
+  delete from semel_ready r
+   where r.lane = any(array(select lane from asleep)) and r.seq = any(array(select seq from asleep)) and r.owner = $1
 )
 select execution from asleep
 union all
@@ -191,7 +190,8 @@ select f.execution, f.on_close from unnest($1::text[]) as o(execution)
 -- name: evict
 -- Take the work row of a flow away, whoever has it: (execution). Gives its attempts.
 with ready as (
-  delete from semel_ready where execution = $1 returning attempt
+  delete from semel_ready r using semel_execution x
+   where x.id = $1 and r.lane = x.lane and r.seq = x.seq returning r.attempt
 ), later as (
   delete from semel_later where execution = $1 returning attempt
 )
@@ -204,9 +204,12 @@ with due as (
     select execution from semel_flow where due_at <= (select semel_now())
      order by due_at limit $1 for update skip locked)
   returning lane, execution, name, max_attempts
+), placed as (
+  update semel_execution x set lane = d.lane, seq = default from due d where x.id = d.execution
+  returning x.seq, d.*
 ), ready as (
-  insert into semel_ready (lane, execution, name, max_attempts)
-  select lane, execution, name, max_attempts from due
+  insert into semel_ready (lane, seq, execution, name, max_attempts)
+  select lane, seq, execution, name, max_attempts from placed
   returning lane
 )
 select lane::text from ready

@@ -53,11 +53,15 @@ select distinct r.owner from semel_ready r
 -- name: put_back
 -- Lost tasks wait again, at the end of their lane. Rows: lane, execution, name, attempt, max_attempts,
 -- crashes, concurrency_key.
-with back as (
-  insert into semel_ready (lane, execution, name, attempt, max_attempts, crashes, concurrency_key)
-  select o.lane, o.execution, o.name, o.attempt, o.max_attempts, o.crashes, o.concurrency_key
+with lost as (
+  update semel_execution x set lane = o.lane, seq = default
     from unnest($1::int[], $2::text[], $3::text[], $4::int[], $5::int[], $6::int[], $7::text[])
       as o(lane, execution, name, attempt, max_attempts, crashes, concurrency_key)
+   where x.id = o.execution
+  returning x.seq, o.*
+), back as (
+  insert into semel_ready (lane, seq, execution, name, attempt, max_attempts, crashes, concurrency_key)
+  select lane, seq, execution, name, attempt, max_attempts, crashes, concurrency_key from lost
   returning lane
 )
 select pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from back having count(*) > 0
@@ -73,9 +77,13 @@ with due as (
     select execution from semel_later where due_at <= (select semel_now())
      order by due_at limit $1 for update skip locked)
   returning execution, due_at, lane, name, attempt, max_attempts, crashes, concurrency_key
+), placed as (
+  update semel_execution x set lane = d.lane, seq = default from (select * from due order by due_at) d
+   where x.id = d.execution
+  returning x.seq, d.*
 ), ready as (
-  insert into semel_ready (lane, execution, name, attempt, max_attempts, crashes, concurrency_key)
-  select lane, execution, name, attempt, max_attempts, crashes, concurrency_key from due order by due_at
+  insert into semel_ready (lane, seq, execution, name, attempt, max_attempts, crashes, concurrency_key)
+  select lane, seq, execution, name, attempt, max_attempts, crashes, concurrency_key from placed
   returning lane
 )
 select lane::text from ready

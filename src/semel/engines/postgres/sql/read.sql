@@ -40,15 +40,14 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
  order by id desc limit $7
 
 -- name: recent_live
--- The same for executions that have not ended; reads only those.
+-- The same for executions that have not ended. PostgreSQL: goes back from the newest until there are enough.
 select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
        finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
        stripped
   from semel_executions
  where namespace = $1 and ($2::text is null or id < $2) and ($3::text is null or queue = $3)
    and ($4::text is null or name = $4) and ($5::text is null or kind = $5) and ($6::text is null or status = $6)
-   and id in (select execution from semel_ready union all select execution from semel_later
-              union all select execution from semel_flow)
+   and status in ('pending', 'running', 'waiting')
  order by id desc limit $7
 
 -- name: recent_dead

@@ -22,6 +22,8 @@ create table semel_lane (
 
 -- The permanent record. `current` marks the newest execution under a key: the unique index below is
 -- what makes a key run once. `root_id` is the first execution of a chain of redrives that has no key.
+-- (lane, seq) is where its work row is or was last, so that it is found without an index of its own; a new seq is
+-- drawn whenever it becomes ready.
 -- `token` is the fencing token (semel_ready.seq) of the claim that wrote last.
 create table semel_execution (
   id text primary key,
@@ -45,6 +47,7 @@ create table semel_execution (
   concurrency_key text,
   retention integer not null,
   dedup_window integer not null,
+  seq integer,
   token integer,
   stripped integer not null default 0,
   created_at integer not null,
@@ -74,8 +77,10 @@ create table semel_ready (
   progress text
 );
 
+-- The last seq is read before there is a first one.
+insert into sqlite_sequence (name, seq) values ('semel_ready', 0);
+
 create index semel_ready_lane on semel_ready (lane);
-create unique index semel_ready_execution on semel_ready (execution);
 create index semel_ready_concurrency on semel_ready (lane, concurrency_key, seq)
   where concurrency_key is not null;
 
@@ -172,7 +177,7 @@ create view semel_executions as
          x.fingerprint, x.input, x.output
     from semel_execution x
     join semel_lane l on l.id = x.lane
-    left join semel_ready r on r.execution = x.id
+    left join semel_ready r on r.seq = x.seq
     left join semel_later d on d.execution = x.id
     left join semel_worker w on w.id = r.owner;
 
@@ -180,8 +185,15 @@ create view semel_executions as
 -- an admitted execution gets its work row ...
 create trigger semel_admitted after insert on semel_execution when new.run_at is null
 begin
-  insert into semel_ready (lane, execution, name, max_attempts, concurrency_key)
-  values (new.lane, new.id, new.name, new.max_attempts, new.concurrency_key);
+  insert into semel_ready (lane, seq, execution, name, max_attempts, concurrency_key)
+  values (new.lane, new.seq, new.id, new.name, new.max_attempts, new.concurrency_key);
+end;
+
+-- ... of which it knows where it is, however the row came to be ...
+create trigger semel_placed after insert on semel_ready
+  when (select x.seq from semel_execution x where x.id = new.execution) is not new.seq
+begin
+  update semel_execution set lane = new.lane, seq = new.seq where id = new.execution;
 end;
 
 create trigger semel_delayed after insert on semel_execution when new.run_at is not null
@@ -193,7 +205,7 @@ end;
 -- ... and one that ends loses it, gets a slip for the cleaner, and is listed if it did not end well.
 create trigger semel_ended after update of finished_at on semel_execution when new.finished_at is not null
 begin
-  delete from semel_ready where execution = new.id;
+  delete from semel_ready where seq = new.seq;
   insert into semel_slip (due_at, executions)
   values (new.finished_at + max(new.retention, 5000000), new.id);
   insert into semel_dead (execution, namespace, status)

@@ -125,7 +125,7 @@ create view semel_executions as
          x.fingerprint, x.input, x.output, x.parent_id
     from semel_execution x
     join semel_lane l on l.id = x.lane
-    left join semel_ready r on r.execution = x.id
+    left join semel_ready r on r.seq = x.seq
     left join semel_later d on d.execution = x.id
     left join semel_flow f on f.execution = x.id
     left join semel_worker w on w.id = r.owner;

@@ -10,13 +10,15 @@ values (?1, ?2, ?3, ?4, ?5, ?6) on conflict do nothing
 
 -- name: admit
 -- New executions and their work rows; a taken key or id is passed over. Gives how many are in and, where that is
--- not all, the ids of those that are. Shared: namespace. SQLite: rows come as JSON, bytes in it as hex; triggers write the work rows.
+-- not all, the ids of those that are. Shared: namespace. SQLite: rows come as JSON, bytes in it as hex; triggers write the work rows,
+-- with the seqs that follow the last one.
 insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
-  fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id)
+  fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id, seq)
 select ?1, semel_now(), value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
   value ->> 6, unhex(value ->> 7), unhex(value ->> 8), value ->> 9, value ->> 10, value ->> 11, value ->> 12,
-  coalesce(value ->> 14, semel_now() + (value ->> 13)), value ->> 15
-  from json_each(?2) where true
+  coalesce(value ->> 14, semel_now() + (value ->> 13)), value ->> 15,
+  case when value ->> 14 is null and value ->> 13 is null then s.seq + 1 + key end
+  from sqlite_sequence s cross join json_each(?2) where s.name = 'semel_ready'
 on conflict do nothing;
 select changes(), case when changes() < json_array_length(?2) then (
   select group_concat(x.id) from json_each(?2) o cross join semel_execution x on x.id = o.value ->> 0) end
@@ -26,9 +28,10 @@ select changes(), case when changes() < json_array_length(?2) then (
 -- taken key is passed over, not a taken id: for ids that are new. Gives ids only where not all are in.
 -- Shared: namespace, kind, name, lane, max_attempts, retention, dedup_window.
 insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
-  id, key, fingerprint, input)
-select ?1, semel_now(), ?2, ?3, ?4, ?5, ?6, ?7, value ->> 0, value ->> 1, unhex(value ->> 2), unhex(value ->> 3)
-  from json_each(?8) where true
+  id, key, fingerprint, input, seq)
+select ?1, semel_now(), ?2, ?3, ?4, ?5, ?6, ?7, value ->> 0, value ->> 1, unhex(value ->> 2), unhex(value ->> 3),
+  s.seq + 1 + key
+  from sqlite_sequence s cross join json_each(?8) where s.name = 'semel_ready'
 on conflict (key, namespace, kind) where key is not null and current do nothing;
 select changes(), case when changes() < json_array_length(?8) then (
   select group_concat(x.id) from json_each(?8) o cross join semel_execution x on x.id = o.value ->> 0) end
@@ -36,8 +39,9 @@ select changes(), case when changes() < json_array_length(?8) then (
 -- name: admit_one
 -- The same for a single row, which most callers hand in: no row is given if its key is taken.
 insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
-  id, key, fingerprint, input)
-values (?1, semel_now(), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+  id, key, fingerprint, input, seq)
+values (?1, semel_now(), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
+  (select seq + 1 from sqlite_sequence where name = 'semel_ready'))
 on conflict (key, namespace, kind) where key is not null and current do nothing returning 1
 
 -- name: priors

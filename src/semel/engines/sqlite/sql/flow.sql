@@ -150,7 +150,7 @@ select f.execution, f.on_close from json_each(?1) o
 
 -- name: evict
 -- Take the work row of a flow away, whoever has it: (execution). Gives its attempts.
-delete from semel_ready where execution = ?1 returning attempt;
+delete from semel_ready where seq = (select x.seq from semel_execution x where x.id = ?1) returning attempt;
 delete from semel_later where execution = ?1 returning attempt
 
 -- name: promote_flows

@@ -61,5 +61,6 @@ select namespace, queue, priority, task, keyed, suspect from semel_lane where id
 -- Delayed tasks whose time has come become ready: (limit). Gives the lanes.
 insert into semel_ready (lane, execution, name, attempt, max_attempts, crashes, concurrency_key)
 select lane, execution, name, attempt, max_attempts, crashes, concurrency_key from semel_later
- where due_at <= semel_now() order by due_at limit ?1 returning cast(lane as text);
-delete from semel_later where execution in (select execution from semel_ready) and due_at <= semel_now()
+ where due_at <= semel_now() order by due_at, rowid limit ?1 returning cast(lane as text);
+delete from semel_later where rowid in (
+  select rowid from semel_later where due_at <= semel_now() order by due_at, rowid limit ?1)

@@ -1,0 +1,30 @@
+"""No statement of the daily work of SQLite walks through the history."""
+
+import re
+
+import apsw
+import pytest
+
+from semel.engines.journal.script import load_migrations
+from semel.engines.sqlite.scribe import statements
+
+LISTS = {"recent", "recent_live", "recent_dead", "ids_like"}
+"""Read for people, from the newest on, until there are enough."""
+
+
+@pytest.fixture(scope="module")
+def db() -> apsw.Connection:
+    made = apsw.Connection(":memory:")
+    made.create_scalar_function("semel_now", lambda: 0, 0, deterministic=True)
+    made.execute(statements()["make_migrations"][0][0])
+    for _, _, text in load_migrations("semel.engines.sqlite"):
+        made.execute(text)
+    return made
+
+
+@pytest.mark.parametrize("name", sorted(statements().keys() - LISTS))
+def test_executions_are_looked_up_and_not_scanned(db: apsw.Connection, name: str) -> None:
+    for sql, count in statements()[name]:
+        if re.match(r"(?i)(with|select|insert|update|delete)\b", sql):
+            plan = [row[3] for row in db.execute(f"explain query plan {sql}", (None,) * count)]
+            assert not [step for step in plan if re.match(r"SCAN (semel_execution|x)\b(?! USING INDEX)", step)], plan
