@@ -2,14 +2,21 @@
 
 import semel
 
-app = semel.App(auto_migrate=True)
 
-
-@app.task
 async def noop() -> int:
     return 1
 
 
-@app.task
 def noop_sync() -> int:
     return 1
+
+
+def build(url: str | None = None) -> semel.App:
+    """Another app with the same tasks, on the same database or another one."""
+    made = semel.App(url, auto_migrate=True)
+    made.task(noop)
+    made.task(noop_sync)
+    return made
+
+
+app = build()

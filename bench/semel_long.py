@@ -6,22 +6,31 @@ from contextlib import AsyncExitStack
 
 from bench.measure import Arguments, clock, emit, resident_mb
 from bench.semel_setup import CONCURRENCY, Semel, semel
-from bench.semel_store import transactions, until_done
+from bench.semel_store import neighbour, transactions, until_done
 
 IDLE_WORKERS = 100
 SETTLED = 12.0  # PostgreSQL adds up what a connection did up to 10 s later: let the start-up be counted first
 BACKLOG = 20_000  # tasks that wait at most while memory is watched
 OFFER_EVERY = 0.1
+TURNS = 4  # drains with a history and without, in each round
 
 
 async def history(args: Arguments) -> None:
-    """W6, and the same drain right before the history is there."""
-    async with semel(args) as it:
-        await it.enqueue_all(it.noop, args.tasks, "without-")
-        emit("W6 without history", await it.drain(args.tasks), "tasks/s", concurrency=CONCURRENCY)
-        await it.store.add_history(args.rows)
-        await it.enqueue_all(it.noop, args.tasks, "with-")
-        emit("W6", await it.drain(args.tasks), "tasks/s", concurrency=CONCURRENCY, finished_rows=args.rows)
+    """W6 in turns with the same drain on a database without a history: one drain swings by more than what is sought."""
+    beside = Arguments(**{**vars(args), "url": await neighbour(args.url)})
+    async with semel(args) as young, semel(beside) as old:
+        for it in (young, old):
+            await it.enqueue_all(it.noop, args.tasks, "first-")
+            await it.drain(args.tasks)
+        await old.store.add_history(args.rows)
+        for turn in range(TURNS):
+            for it in (young, old) if turn % 2 else (old, young):
+                await it.enqueue_all(it.noop, args.tasks, f"{turn}-")
+                rate = await it.drain(args.tasks)
+                if it is old:
+                    emit("W6", rate, "tasks/s", concurrency=CONCURRENCY, finished_rows=args.rows)
+                else:
+                    emit("W6 without history", rate, "tasks/s", concurrency=CONCURRENCY)
 
 
 async def memory(args: Arguments) -> None:

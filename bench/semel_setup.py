@@ -1,7 +1,5 @@
 """The app under test with its store and its workers, as every part of Semel's measurement sets it up."""
 
-import importlib
-import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -9,6 +7,7 @@ from subprocess import Popen
 from typing import Any
 
 from bench.measure import BULK, Arguments, Stopwatch, drain_rate_async, process
+from bench.semel_app import build
 from bench.semel_store import Store, open_store
 
 CONCURRENCY = 200
@@ -17,11 +16,11 @@ CONCURRENCY = 200
 class Semel:
     """The app under test, its store, and its workers."""
 
-    def __init__(self, args: Arguments, module: Any, store: Store) -> None:
+    def __init__(self, args: Arguments, app: Any, store: Store) -> None:
         self.args = args
-        self.app = module.app
-        self.noop = module.noop
-        self.noop_sync = module.noop_sync
+        self.app = app
+        self.noop = app.tasks.get("noop")
+        self.noop_sync = app.tasks.get("noop_sync")
         self.store = store
 
     async def enqueue_all(self, task: Any, count: int, prefix: str) -> float:
@@ -60,11 +59,9 @@ class Semel:
 
 @asynccontextmanager
 async def semel(args: Arguments) -> AsyncIterator[Semel]:
-    os.environ["SEMEL_URL"] = args.url
-    module = importlib.import_module("bench.semel_app")
-    async with module.app:
+    async with build(args.url) as app:
         store = await open_store(args.url)
         try:
-            yield Semel(args, module, store)
+            yield Semel(args, app, store)
         finally:
             await store.close()

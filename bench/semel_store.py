@@ -154,6 +154,20 @@ def copy_execution(columns: list[str], new_id: str, numbers: str) -> str:
     )
 
 
+async def neighbour(url: str) -> str:
+    """An empty database beside this one."""
+    if url.startswith("sqlite:///"):
+        return f"{url}-neighbour"
+    connection = await asyncpg.connect(url)
+    try:
+        name = urlsplit(url).path[1:] + "-neighbour"
+        await connection.execute(f'drop database if exists "{name}" with (force)')
+        await connection.execute(f'create database "{name}"')
+    finally:
+        await connection.close()
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+
+
 async def transactions(url: str) -> int:
     """Transactions that ended in this database so far, counted from another one so as not to count itself."""
     parts = urlsplit(url)
