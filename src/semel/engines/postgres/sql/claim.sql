@@ -6,7 +6,8 @@ select id, queue, priority, task, keyed, suspect from semel_lane
 -- name: claim
 -- Take up to $5 tasks in lane order for worker $1: lanes, the seq after which each is searched, names.
 -- PostgreSQL: rows that others are taking are skipped, and the worker's own row is held, so that nobody
--- can declare it dead in between.
+-- can declare it dead in between. Rows are named by arrays and not by a join, here and wherever work is looked up: of
+-- a table that was empty when it was vacuumed the planner expects one row, and would join by walking through it.
 with me as materialized (
   select id from semel_worker where id = $1 for key share
 ), picked as (
@@ -18,7 +19,7 @@ with me as materialized (
    limit $5
 ), taken as (
   update semel_ready r set owner = $1, claimed_at = (select semel_now()), attempt = r.attempt + 1
-    from picked p where r.lane = p.lane and r.seq = p.seq
+   where r.lane = any(array(select distinct lane from picked)) and r.seq = any(array(select seq from picked))
   returning r.lane, r.seq, r.execution, r.attempt, r.max_attempts, r.cancel
 )
 select t.lane, t.seq, t.execution, t.attempt, t.max_attempts, t.cancel, x.name, x.key, x.generation, x.input,
@@ -61,8 +62,7 @@ select t.lane, t.seq, t.execution, t.attempt, t.max_attempts, t.cancel, x.name, 
 -- name: release
 -- Give tasks back unrun, in their place, the attempt not counted. Shared: worker; rows: lane, seq.
 update semel_ready r set owner = null, claimed_at = null, attempt = r.attempt - 1, progress = null
-  from unnest($2::int[], $3::bigint[]) as o(lane, seq)
- where r.lane = o.lane and r.seq = o.seq and r.owner = $1
+ where r.lane = any($2::int[]) and r.seq = any($3::bigint[]) and r.owner = $1
 returning r.lane, pg_notify('semel_work', r.lane::text)::text
 
 -- name: release_strays

@@ -1,7 +1,7 @@
 -- name: due_slips
 -- Slips whose time has come, oldest first: (limit). Taken out here, written anew for what must stay.
-delete from semel_slip where id in (
-  select id from semel_slip where due_at <= (select semel_now()) order by due_at limit $1 for update skip locked)
+delete from semel_slip where id = any(array(
+  select id from semel_slip where due_at <= (select semel_now()) order by due_at limit $1 for update skip locked))
 returning executions
 
 -- name: fates

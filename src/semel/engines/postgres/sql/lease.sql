@@ -21,14 +21,13 @@ returning (select semel_now()),
 
 -- name: note_progress
 -- What running tasks say of themselves. Shared: worker; rows: lane, seq, progress.
-update semel_ready r set progress = p.progress
-  from unnest($2::int[], $3::bigint[], $4::text[]) as p(lane, seq, progress)
- where r.lane = p.lane and r.seq = p.seq and r.owner = $1
+update semel_ready r set progress = ($4::text[])[array_position($3, r.seq)]
+ where r.lane = any($2::int[]) and r.seq = any($3::bigint[]) and r.owner = $1
 
 -- name: cancels
 -- Which of this worker's tasks someone wants cancelled. Shared: worker; rows: lane, seq.
-select r.execution from unnest($2::int[], $3::bigint[]) as o(lane, seq)
-  join semel_ready r on r.lane = o.lane and r.seq = o.seq and r.owner = $1 and r.cancel
+select r.execution from semel_ready r
+ where r.lane = any($2::int[]) and r.seq = any($3::bigint[]) and r.owner = $1 and r.cancel
 
 -- name: bury_workers
 -- Workers whose lease has run out lose it. PostgreSQL: one that is claiming right now is passed over.
@@ -73,9 +72,9 @@ select namespace, queue, priority, task, keyed, suspect from semel_lane where id
 -- name: promote
 -- Delayed tasks whose time has come become ready: (limit). Gives the lanes.
 with due as (
-  delete from semel_later where execution in (
+  delete from semel_later where execution = any(array(
     select execution from semel_later where due_at <= (select semel_now())
-     order by due_at limit $1 for update skip locked)
+     order by due_at limit $1 for update skip locked))
   returning execution, due_at, lane, name, attempt, max_attempts, crashes, concurrency_key
 ), placed as (
   update semel_execution x set lane = d.lane, seq = default from (select * from due order by due_at) d

@@ -2,14 +2,11 @@
 -- End claimed tasks: the claim must still be this worker's. Gives the seqs that ended, as one text; what is missing
 -- was taken away. Shared: worker; rows: lane, seq, status, output, error.
 with ended as (
-  delete from semel_ready r
-   using unnest($2::int[], $3::bigint[], $4::text[], $5::bytea[], $6::bytea[])
-     as e(lane, seq, status, output, error)
-   where r.lane = e.lane and r.seq = e.seq and r.owner = $1
-  returning r.execution, r.seq, r.attempt, r.claimed_at, e.status, e.output, e.error
+  delete from semel_ready r where r.lane = any($2::int[]) and r.seq = any($3::bigint[]) and r.owner = $1
+  returning r.execution, r.seq, r.attempt, r.claimed_at, array_position($3, r.seq) as at
 ), done as (
   update semel_execution x
-     set status = e.status, output = e.output, error = e.error, attempt = e.attempt,
+     set status = ($4::text[])[e.at], output = ($5::bytea[])[e.at], error = ($6::bytea[])[e.at], attempt = e.attempt,
          started_at = e.claimed_at, finished_at = (select semel_now()), token = e.seq
     from ended e where x.id = e.execution
   returning x.id, x.namespace, x.status, x.retention, x.token
@@ -29,10 +26,10 @@ select string_agg(token::text, ','),
 -- Shared: worker; rows: lane, seq, error, delay in microseconds.
 with put_off as (
   delete from semel_ready r
-   using unnest($2::int[], $3::bigint[], $4::bytea[], $5::bigint[]) as e(lane, seq, error, delay)
-   where r.lane = e.lane and r.seq = e.seq and r.owner = $1 and not r.cancel
+   where r.lane = any($2::int[]) and r.seq = any($3::bigint[]) and r.owner = $1 and not r.cancel
   returning r.execution, r.seq, r.lane, r.name, r.attempt, r.max_attempts, r.crashes, r.concurrency_key,
-            r.claimed_at, e.error, e.delay
+            r.claimed_at, ($4::bytea[])[array_position($3, r.seq)] as error,
+            ($5::bigint[])[array_position($3, r.seq)] as delay
 ), later as (
   insert into semel_later (execution, due_at, lane, name, attempt, max_attempts, crashes, concurrency_key)
   select execution, (select semel_now()) + delay, lane, name, attempt, max_attempts, crashes, concurrency_key
