@@ -17,12 +17,14 @@ from semel.engines.journal.coalesce import Coalescer, fitting
 from semel.engines.journal.hub import Hub
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.patience import persistently
-from semel.engines.journal.script import Ask, Each, Line, Row, Script, Store, procedure
+from semel.engines.journal.script import Ask, Collision, Each, Line, Row, Script, Store, procedure
 from semel.errors import EngineUnavailable
 
 MOST_AT_ONCE = 1000
 TRIES = 100
 FLUSH_COUNTS_AFTER = 0.5
+LONG = 100
+CAREFUL_FOR = 600.0
 _STATUS = {status.value: status for status in Status}
 _terms = attrgetter("terms")
 _ADMITTED = Admit(None, 0)
@@ -40,6 +42,12 @@ def admit_alike(shared: Row, rows: list[Row]) -> Script[set[str]]:
     if len(rows) == 1:
         return {rows[0][0]} if (yield Ask("admit_one", shared + rows[0])) else set()
     return _ids((yield Each("admit_alike", rows, shared)), rows)
+
+
+@procedure(Line.ADMIT, atomic=True)
+def admit_new(shared: Row, rows: list[Row]) -> Script[set[str]]:
+    """The same for keys that are probably new. PostgreSQL: all or none, and then Collision; a fifth less to do."""
+    return _ids((yield Each("admit_new", rows, shared)), rows)
 
 
 def _ids(found: list[Row], rows: list[Row]) -> set[str]:
@@ -83,6 +91,7 @@ class Admissions:
         self._counts: dict[tuple[str, str], list[int]] = {}
         self._counter: asyncio.Task[None] | None = None
         self._mostly_duplicates = False
+        self._careful_until = 0.0
 
     async def start(self, request: Start) -> Admission:
         """One request; shares its commit with those that arrive at the same time."""
@@ -124,8 +133,7 @@ class Admissions:
                 new = await self._store.run(admit, self._namespace, await self._rows(requests))
             else:
                 lane = await self._lanes.of(terms)
-                new = await self._store.run(
-                    admit_alike,
+                new = await self._admit_alike(
                     (self._namespace, terms.kind, terms.name, lane, terms.max_attempts, micros(terms.retention),
                      micros(terms.window)),
                     [(r.id, r.key, r.fingerprint, r.payload) for r in requests],
@@ -137,6 +145,15 @@ class Admissions:
             new = await persistently(self._store.run, admit, self._namespace, await self._rows(requests))
         await self._tell_workers(r.terms for r in requests if r.id in new)
         return new
+
+    async def _admit_alike(self, shared: Row, rows: list[Row]) -> set[str]:
+        """Long lists mostly hold new keys; one that did not has cost a try and a line in the server's log."""
+        if len(rows) >= LONG and time.monotonic() >= self._careful_until:
+            try:
+                return await self._store.run(admit_new, shared, rows)
+            except Collision:
+                self._careful_until = time.monotonic() + CAREFUL_FOR
+        return await self._store.run(admit_alike, shared, rows)
 
     async def _rows(self, requests: list[Start]) -> list[Row]:
         return [_row(request, await self._lanes.of(request.terms)) for request in requests]

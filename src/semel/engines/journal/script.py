@@ -14,11 +14,15 @@ from enum import Enum
 from importlib import resources
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
-from semel.errors import InvalidValue
+from semel.errors import EngineError, InvalidValue
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Row = tuple[Any, ...]
+
+
+class Collision(EngineError):
+    """A unique index refused a row; nothing of the script was written."""
 
 
 @dataclass(frozen=True, slots=True)

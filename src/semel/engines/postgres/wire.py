@@ -9,6 +9,7 @@ from typing import Final
 
 import asyncpg
 
+from semel.engines.journal.script import Collision
 from semel.errors import EngineError, EngineUnavailable, MigrationNeeded, SemelError
 
 CONNECT_TIMEOUT: Final = 10.0
@@ -116,6 +117,8 @@ def translate(error: BaseException) -> BaseException:
             return EngineError(f"PostgreSQL refuses the connection: {error}.")
         case asyncpg.InsufficientPrivilegeError():
             return EngineError(f"the database role may not do that: {error}.")
+        case asyncpg.UniqueViolationError():
+            return Collision(f"PostgreSQL refused a statement: {error}.")
         case asyncpg.PostgresError() if str(getattr(error, "sqlstate", "")).startswith(_AWAY):
             return EngineUnavailable(f"PostgreSQL cannot be used right now: {error}.")
         case asyncpg.PostgresError():

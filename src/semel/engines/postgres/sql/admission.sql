@@ -56,6 +56,20 @@ select n.count, case when n.count < cardinality($8) then (select string_agg(id, 
        case when n.count > 0 then pg_notify('semel_work', ($4::int)::text)::text end
   from (select count(*) from fresh) n
 
+-- name: admit_new
+-- The same for keys that are probably new: a taken one fails the statement. PostgreSQL: without `on conflict` it need not
+-- look before it inserts, nor confirm each row.
+with fresh as (
+  insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
+    id, key, fingerprint, input)
+  select $1, (select semel_now()), $2, $3, $4, $5, $6, $7, o.id, o.key, o.fingerprint, o.input
+  from unnest($8::text[], $9::text[], $10::bytea[], $11::bytea[]) as o(id, key, fingerprint, input)
+  returning id, seq
+), ready as (
+  insert into semel_ready (lane, seq, execution, name, max_attempts) select $4, seq, id, $3, $5 from fresh
+)
+select count(*), null::text, pg_notify('semel_work', ($4::int)::text)::text from fresh
+
 -- name: admit_one
 -- The same for a single row, which most callers hand in: no row is given if its key is taken.
 with fresh as (

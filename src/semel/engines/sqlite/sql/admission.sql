@@ -36,6 +36,17 @@ on conflict (key, namespace, kind) where key is not null and current do nothing;
 select changes(), case when changes() < json_array_length(?8) then (
   select group_concat(x.id) from json_each(?8) o cross join semel_execution x on x.id = o.value ->> 0) end
 
+-- name: admit_new
+-- The same for keys that are probably new. SQLite: passing over a taken one costs nothing, so this is `admit_alike`.
+insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
+  id, key, fingerprint, input, seq)
+select ?1, semel_now(), ?2, ?3, ?4, ?5, ?6, ?7, value ->> 0, value ->> 1, unhex(value ->> 2), unhex(value ->> 3),
+  s.seq + 1 + key
+  from sqlite_sequence s cross join json_each(?8) where s.name = 'semel_ready'
+on conflict (key, namespace, kind) where key is not null and current do nothing;
+select changes(), case when changes() < json_array_length(?8) then (
+  select group_concat(x.id) from json_each(?8) o cross join semel_execution x on x.id = o.value ->> 0) end
+
 -- name: admit_one
 -- The same for a single row, which most callers hand in: no row is given if its key is taken.
 insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
