@@ -12,7 +12,7 @@ from semel.contract.retention import WORKFLOW_RETENTION
 from semel.define.entity import Entity
 from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
-from semel.engine.protocol import Message, Start
+from semel.engine.protocol import Message, Start, Terms
 from semel.errors import NotFound, ResultPending
 from semel.flow import snapshot
 from semel.settings import QueueSettings
@@ -92,11 +92,8 @@ class Ref(Generic[S]):
         payload = handler.shape.encode_input(handler.shape.bind(args, kwargs), settings.max_payload)
         queue = settings.queues.get(entity.queue, QueueSettings())
         retention = entity.retention or queue.retention or WORKFLOW_RETENTION
-        start = Start(
-            id=new_id(), kind="entity", name=entity.name, key=self.key, queue=entity.queue, priority=0, payload=b"{}",
-            fingerprint=b"", reuse=Reuse.ALWAYS, max_attempts=CRASHES_BORNE, retention=retention, window=retention,
-        )  # fmt: skip
-        return Message(start, name, payload, key)
+        terms = Terms(entity.kind, entity.name, entity.queue, 0, Reuse.ALWAYS, CRASHES_BORNE, retention, retention)
+        return Message(Start(new_id(), self.key, b"{}", b"", terms), name, payload, key)
 
 
 def _no_such(what: str, name: str, there: Any, entity: str) -> str:

@@ -121,9 +121,9 @@ class Context:
             instance.settings, task, args, kwargs, task_id=task_id, priority=priority, delay=delay, queue=queue
         )
         if task_id is None:
-            start.root = self._occurrence(start.name)
+            start.root = self._occurrence(start.terms.name)
         mark = f"{start.key or ''}#{start.fingerprint.hex()[:16]}"
-        await instance.ask(Command(Kind.ENQUEUE, start.name, mark, ref=start.id, start=start))
+        await instance.ask(Command(Kind.ENQUEUE, start.terms.name, mark, ref=start.id, start=start))
 
     async def step(
         self, fn: Callable[..., Any], /, *args: Any, name: str | None = None, retry: Retry | int | None = None,

@@ -95,7 +95,7 @@ class Mail:
             for i in waiting:
                 start = messages[i].start
                 if start.key is not None and start.key not in births:
-                    births[start.key] = row_of(start, await self._lanes.of(start))
+                    births[start.key] = row_of(start, await self._lanes.of(start.terms))
             mail = [(messages[i].start.key or "", _row(messages[i])) for i in waiting]
             reached = await self._post(births, mail, messages, waiting)
             answers |= {i: id_ for i, id_ in zip(waiting, reached, strict=True) if id_ is not None}
