@@ -8,8 +8,8 @@ from datetime import timedelta
 from semel.contract.decision import Admit, Decision, Prior, Request, Reuse, decide
 from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.retention import Fate, Keeping, fate
-from semel.engines.journal.leasing import SUSPECT_AFTER
 from semel.contract.times import from_micros, micros
+from semel.engines.journal.leasing import SUSPECT_AFTER
 
 SECOND = 1_000_000
 

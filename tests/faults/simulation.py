@@ -14,6 +14,7 @@ import selectors
 import types
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from unittest import mock
@@ -164,7 +165,8 @@ class Process:
 
     async def serve(self) -> None:
         """Become a worker."""
-        settings = WorkerSettings(concurrency=5, lease=timedelta(seconds=10), grace=timedelta(minutes=5))
+        pace = WorkerSettings(concurrency=5, lease=timedelta(seconds=10), grace=timedelta(minutes=5))
+        settings = replace(self.world.app.settings, worker=pace)
         self.worker = self.engine.worker(self.world.app.tasks, None, settings)
         await self.worker.start()
 

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from semel.engines.journal.worker import JournalWorker
-from semel.settings import WorkerSettings
+from semel.settings import Settings
 from tests.world import World
 
 
 async def test_a_worker_that_is_stopped_while_it_starts_stops(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     app = world.app()
-    worker = app.engine.worker(app.tasks, None, WorkerSettings())
+    worker = app.engine.worker(app.tasks, None, Settings())
     assert isinstance(worker, JournalWorker)
     refresh, gate, reached = worker.intake.refresh, asyncio.Event(), asyncio.Event()
 
@@ -37,6 +37,6 @@ async def test_a_worker_that_is_stopped_while_it_starts_stops(world: World, monk
 
 async def test_a_worker_that_never_started_can_be_stopped(world: World) -> None:
     app = world.app()
-    worker = app.engine.worker(app.tasks, None, WorkerSettings())
+    worker = app.engine.worker(app.tasks, None, Settings())
     await worker.stop()
     assert not worker.healthy
