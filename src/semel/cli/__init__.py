@@ -9,6 +9,7 @@ import typer
 
 import semel
 from semel.cli.cancel import cancel
+from semel.cli.check import check
 from semel.cli.clean import clean
 from semel.cli.demo.command import demo
 from semel.cli.doctor import doctor
@@ -37,7 +38,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Begin": {"demo": demo, "migrate": migrate, "worker": worker, "enqueue": enqueue},
     "Look": {
         "list": list_executions, "show": show, "explain": explain, "queues": queues, "workers": workers,
-        "doctor": doctor,
+        "doctor": doctor, "check": check,
     },
     "Act": {"cancel": cancel, "redrive": redrive, "clean": clean},
 }  # fmt: skip

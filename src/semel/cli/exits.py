@@ -29,6 +29,7 @@ class Exit(IntEnum):
     NOT_FOUND = 3
     CONFLICT = 4
     UNAVAILABLE = 5
+    FINDINGS = 6
 
 
 MEANING = {
@@ -38,6 +39,7 @@ MEANING = {
     Exit.NOT_FOUND: "no such execution, key or task",
     Exit.CONFLICT: "conflict: the key is taken, or the state does not allow it",
     Exit.UNAVAILABLE: "the database is away, or wants: semel migrate",
+    Exit.FINDINGS: "semel check found something",
 }
 
 EPILOG = "\n".join(["\b", "Exit codes:", *(f"  {code.value}  {text}" for code, text in MEANING.items())])

@@ -1,0 +1,101 @@
+"""Functions that are handed on: which of them are run by the workflow, and which by a task or a step."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from semel.check.inside import own
+from semel.check.names import Scope
+from semel.check.resolve import Resolver
+from semel.check.roots import TEMPORAL, is_context
+from semel.check.values import Class, Function, Outside, Value
+
+_RECORDED = frozenset({"step", "transaction", "execute_task", "execute_activity", "execute_local_activity"})
+_CALLERS = ("builtins.", "functools.", "itertools.", "contextlib.", "operator.", "toolz.", "more_itertools.")
+_CALL_THEIR_ARGUMENTS = frozenset({f"{TEMPORAL}wait_condition", "asyncio.create_task"})
+_ELSEWHERE = (
+    "asyncio.",
+    "threading.",
+    "multiprocessing.",
+    "concurrent.",
+    "temporalio.",
+    "semel.",
+    "_thread.",
+    "anyio.",
+)
+_ONLY_KEEP = frozenset({"functools.partial", "functools.wraps", "functools.update_wrapper", "builtins.isinstance"})
+
+
+def called_arguments(
+    call: ast.Call, callee: Value | None, scope: Scope, resolver: Resolver
+) -> Iterator[tuple[ast.expr, Function | Outside]]:
+    """The arguments of a call that are functions, and will be run in the workflow by what is called."""
+    if _is_recorded(call, callee, scope, resolver):
+        return
+    arguments: list[tuple[int | str, ast.expr]] = [*enumerate(call.args)]
+    arguments += [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None]
+    for place, argument in arguments:
+        value = resolver.resolve(argument, scope) if _may_be_function(argument) else None
+        if not isinstance(value, Function | Outside):
+            continue
+        if isinstance(value, Outside) and (value.name.endswith("()") or place == "default"):
+            continue
+        if _is_run(value, place, callee, resolver):
+            yield argument, value
+
+
+def _may_be_function(argument: ast.expr) -> bool:
+    return isinstance(argument, ast.Name | ast.Attribute | ast.Lambda) or (
+        isinstance(argument, ast.Call) and ast.unparse(argument.func).endswith("partial")
+    )
+
+
+def _is_recorded(call: ast.Call, callee: Value | None, scope: Scope, resolver: Resolver) -> bool:
+    """Whether what is handed over runs outside of the workflow, with its result recorded."""
+    if isinstance(call.func, ast.Attribute):
+        held = call.func.value
+        if is_context(resolver.resolve(held, scope), held):
+            return True
+        if callee is None and call.func.attr in (*_RECORDED, "run_in_executor"):
+            return True
+    return False
+
+
+def _is_run(value: Function | Outside, place: int | str, callee: Value | None, resolver: Resolver) -> bool:
+    match callee:
+        case Function():
+            return _calls_parameter(callee, place, resolver)
+        case Class():
+            return False  # kept for later: it is read where it is called, if that can be seen
+        case Outside(name=name):
+            if name in _ONLY_KEEP:
+                return False
+            if name in _CALL_THEIR_ARGUMENTS or name.startswith(_CALLERS):
+                return True
+            return not name.startswith(_ELSEWHERE) and _is_local(value)
+        case None:
+            return _is_local(value)
+    return False
+
+
+def _is_local(value: Function | Outside) -> bool:
+    """A lambda, or a function inside of the function: it was written for this place."""
+    return isinstance(value, Function) and (isinstance(value.node, ast.Lambda) or value.scope.node is not None)
+
+
+def _calls_parameter(callee: Function, place: int | str, resolver: Resolver) -> bool:
+    """Whether a function of the project calls this parameter of its own."""
+    positional = [*callee.node.args.posonlyargs, *callee.node.args.args]
+    if callee.receiver is not None:
+        positional = positional[1:]
+    if isinstance(place, int):
+        if place >= len(positional):
+            return False
+        name = positional[place].arg
+    else:
+        name = place
+    body = callee.node.body if isinstance(callee.node.body, list) else [callee.node.body]
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name for node in own(body)
+    )

@@ -1,0 +1,69 @@
+"""Classes of the project: the classes above them, their methods, and where their attributes come from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from semel.check.names import Binding, Defined, Scope
+from semel.check.values import Class, Function
+
+if TYPE_CHECKING:
+    from semel.check.resolve import Resolver
+
+MethodNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def lineage(resolver: Resolver, of: Class) -> list[Class]:
+    """The class and those above it that are in the project, nearest first."""
+    found: list[Class] = []
+    todo = [of]
+    while todo:
+        each = todo.pop(0)
+        if any(each.node is known.node for known in found):
+            continue
+        found.append(each)
+        for above in each.node.bases:
+            outer = above.value if isinstance(above, ast.Subscript) else above  # Generic[T]
+            value = resolver.resolve(outer, each.scope)
+            if isinstance(value, Class):
+                todo.append(value)
+    return found
+
+
+def body_scope(of: Class) -> Scope:
+    """The names of the class body."""
+    return of.scope.inner(of.node, of.name)
+
+
+def methods(of: Class) -> Iterator[tuple[str, MethodNode]]:
+    """The functions in the class body."""
+    for name, bindings in body_scope(of).bindings.items():
+        for binding in bindings:
+            if isinstance(binding, Defined) and isinstance(binding.node, MethodNode):
+                yield name, binding.node
+
+
+def method_of(resolver: Resolver, of: Class, name: str, above: Class | None = None) -> Function | None:
+    """The method that the name means on this class; with `above`, only in the classes above that one."""
+    line = lineage(resolver, of)
+    if above is not None:
+        at = [known.node for known in line].index(above.node) if above.node in [k.node for k in line] else -1
+        line = line[at + 1 :]
+    for each in line:
+        bindings = body_scope(each).bindings.get(name, [])
+        for binding in reversed(bindings):
+            if isinstance(binding, Defined) and isinstance(binding.node, MethodNode):
+                return Function(each.scope, binding.node, f"{each.name}.{name}", of, each)
+    return None
+
+
+def attribute_sources(resolver: Resolver, of: Class, name: str) -> Iterator[tuple[Binding, Scope]]:
+    """What is assigned to an attribute: in the class body, or to `self` in a method."""
+    for each in lineage(resolver, of):
+        body = body_scope(each)
+        for binding in body.bindings.get(name, []):
+            yield binding, body
+        for binding, node in body.written_to_self.get(name, []):
+            yield binding, each.scope.inner(node, f"{each.name}.{node.name}", of, each)

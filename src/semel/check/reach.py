@@ -1,0 +1,98 @@
+"""From workflows through everything they call: each function is read once, by the shortest way."""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from semel.check.allow import sieve
+from semel.check.body import Reader
+from semel.check.files import python_files
+from semel.check.finding import Finding, Report
+from semel.check.project import Project
+from semel.check.resolve import Resolver
+from semel.check.roots import Root, roots
+from semel.check.rules import UNREADABLE
+from semel.check.source import Module
+from semel.check.values import Function
+
+Progress = Callable[[int, int], None]
+
+
+def check(paths: Iterable[str | Path], *, progress: Progress | None = None) -> Report:
+    """Read the Python files under the paths and find what workflow code must not do. Nothing is imported or run.
+
+    `progress` is told (files read, files in all). InvalidValue if a path leads to no Python file.
+    """
+    files = python_files(Path(path) for path in paths)
+    modules = []
+    for count, (real, shown) in enumerate(files, 1):
+        modules.append(Module(real, shown))
+        if progress is not None:
+            progress(count, len(files))
+    resolver = Resolver(Project(modules))
+    findings = {_unreadable(module): None for module in modules if module.trouble is not None}
+    begun = []
+    for module in modules:
+        try:
+            begun += list(roots(module, resolver))
+        except RecursionError:
+            findings[_too_deep(module, 1)] = None
+    for finding in _follow(begun, resolver):
+        findings.setdefault(finding)
+    left = sieve(findings, modules)
+    left.sort(key=lambda finding: (finding.path, finding.line, finding.column, finding.rule.id))
+    return Report(len(modules), len({root.workflow for root in begun}), tuple(left))
+
+
+def _follow(begun: Iterable[Root], resolver: Resolver) -> list[Finding]:
+    """Breadth first, so that a chain is the shortest; of two ways to the same place the first is told."""
+    reader = Reader(resolver)
+    todo: deque[tuple[Function, tuple[str, ...], Root]] = deque()
+    todo.extend((root.function, (root.function.name,), root) for root in begun)
+    seen: set[tuple[int, int]] = set()
+    found: dict[tuple[str, int, int, str], Finding] = {}
+    while todo:
+        function, chain, root = todo.popleft()
+        if function.same in seen:
+            continue
+        seen.add(function.same)
+        try:
+            body = reader.read(function, root.kind)
+        except RecursionError:
+            finding = _too_deep(function.module, function.node.lineno)
+            found.setdefault((finding.path, finding.line, finding.column, finding.rule.id), finding)
+            continue
+        for node, rule, subject in body.broken:
+            place = _place(node)
+            key = (function.module.shown, *place[:2], rule.id)
+            if key not in found:
+                found[key] = Finding(
+                    function.module.shown, *place[:2], rule, subject, chain, root.kind, place[2], place[3]
+                )
+        todo.extend((called, (*chain, _link(called, function)), root) for called in body.runs)
+    return list(found.values())
+
+
+def _link(called: Function, caller: Function) -> str:
+    """A function in a chain; of another file, with the name of that."""
+    if called.module is not caller.module:
+        return f"{called.module.name}.{called.name}"
+    return called.name.removeprefix(f"{caller.name}.")
+
+
+def _place(node: ast.AST) -> tuple[int, int, int | None, int | None]:
+    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
+    end, end_column = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
+    return line, column, end, None if end_column is None else end_column + 1
+
+
+def _unreadable(module: Module) -> Finding:
+    words, line, column = module.trouble or ("", 1, 1)
+    return Finding(module.shown, max(line, 1), max(column, 1), UNREADABLE, f"this file ({words})")
+
+
+def _too_deep(module: Module, line: int) -> Finding:
+    return Finding(module.shown, line, 1, UNREADABLE, "this code (nested too deeply)")

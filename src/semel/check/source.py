@@ -1,0 +1,52 @@
+"""One file: its tree, parsed once, and why it could not be parsed."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from semel.check.names import Scope
+
+
+class Module:
+    """A Python file. `parts` is where it can be imported from: its path without suffix, or its folder."""
+
+    def __init__(self, path: Path, shown: str) -> None:
+        self.path = path
+        self.shown = shown
+        self.is_package = path.name == "__init__.py"
+        self.parts = path.parent.parts if self.is_package else path.with_suffix("").parts
+        self.package = path.parent.parts
+        self.trouble: tuple[str, int, int] | None = None
+        self.raw = b""
+        self.tree = self._read()
+
+    @property
+    def name(self) -> str:
+        return self.parts[-1] if self.parts else self.path.stem
+
+    @cached_property
+    def scope(self) -> Scope:
+        """The names of the module."""
+        from semel.check.names import Scope  # they know each other
+
+        return Scope(self, None, None, "")
+
+    def _read(self) -> ast.Module:
+        """The tree; an empty one, and `trouble`, if there is none. A strange file must not stop the others."""
+        try:
+            self.raw = self.path.read_bytes()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # such as an escape that is none: not our matter
+                return ast.parse(self.raw, self.shown)
+        except SyntaxError as error:
+            self.trouble = (error.msg, error.lineno or 1, error.offset or 1)
+        except OSError as error:
+            self.trouble = (error.strerror or type(error).__name__, 1, 1)
+        except (ValueError, RecursionError, MemoryError) as error:
+            self.trouble = (f"{type(error).__name__}: {error}", 1, 1)
+        return ast.Module(body=[], type_ignores=[])

@@ -1,0 +1,10 @@
+"""Where the App is."""
+
+import semel
+
+
+def make() -> semel.App:
+    return semel.App()
+
+
+api = make()

@@ -1,0 +1,4 @@
+"""State at the top of a module."""
+
+SEEN = set()
+limit = 1

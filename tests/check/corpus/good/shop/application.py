@@ -1,0 +1,3 @@
+import semel
+
+app = semel.App()
