@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from semel.check.branch import taken
 from semel.check.callbacks import called_arguments
 from semel.check.classes import body_scope, lineage, method_of
 from semel.check.effects import BY_METHOD, effect_of, load_of, spoken
@@ -65,9 +66,12 @@ class _Reading:
     def _break(self, node: ast.AST, rule: Rule, subject: str) -> None:
         self._body.broken.append((node, rule, subject))
 
-    def _each(self, nodes: list[ast.stmt], scope: Scope) -> None:
+    def _each(self, nodes: Iterable[object], scope: Scope) -> None:
         for node in nodes:
-            self._visit(node, scope)
+            if isinstance(node, ast.AST):
+                self._visit(node, scope)
+            if isinstance(node, ast.If) and not taken(node, scope, self._resolver)[1]:
+                break
 
     def _visit(self, node: ast.AST, scope: Scope) -> None:
         match node:
@@ -80,9 +84,9 @@ class _Reading:
             case ast.Lambda():
                 return  # read where it is called
             case ast.If():
-                if self._only_once(node.test, scope):
-                    self._each(node.orelse, scope)
-                    return
+                self._visit(node.test, scope)
+                self._each(taken(node, scope, self._resolver)[0], scope)
+                return
             case ast.With() | ast.AsyncWith():
                 if self._enters(node, scope):
                     return
@@ -105,8 +109,11 @@ class _Reading:
                 return  # annotations are not run
             case _:
                 pass
-        for child in ast.iter_child_nodes(node):
-            self._visit(child, scope)
+        for _, part in ast.iter_fields(node):
+            if isinstance(part, ast.AST):
+                self._visit(part, scope)
+            elif isinstance(part, list):
+                self._each(part, scope)
 
     def _comprehension(self, node: Comprehension, scope: Scope) -> None:
         if (broken := self._order.comprehension(node, scope)) is not None:
@@ -114,19 +121,6 @@ class _Reading:
         inner = scope.inner(node, scope.qualname, scope.receiver, scope.home)
         for child in ast.iter_child_nodes(node):
             self._visit(child, inner)
-
-    def _only_once(self, test: ast.expr, scope: Scope) -> bool:
-        """`if TYPE_CHECKING:` is never run; `if not workflow.unsafe.is_replaying():` is not run at a replay."""
-        match test:
-            case ast.UnaryOp(op=ast.Not(), operand=ast.Call(func=func)):
-                return self._named(func, scope) == f"{_UNSAFE}is_replaying"
-            case ast.Name() | ast.Attribute():
-                return self._named(test, scope) == "typing.TYPE_CHECKING"
-        return False
-
-    def _named(self, node: ast.expr, scope: Scope) -> str:
-        value = self._resolver.resolve(node, scope)
-        return value.name if isinstance(value, Outside) else ""
 
     def _enters(self, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
         """Follow `__enter__` and `__exit__`; true if the block is marked as not for the checker."""

@@ -10,10 +10,18 @@ from semel.check.names import Scope
 from semel.check.resolve import Resolver
 from semel.check.roots import TEMPORAL, is_context
 from semel.check.values import Class, Function, Outside, Value
+from semel.check.words import words
 
 _RECORDED = frozenset({"step", "transaction", "execute_task", "execute_activity", "execute_local_activity"})
 _CALLERS = ("builtins.", "functools.", "itertools.", "contextlib.", "operator.", "toolz.", "more_itertools.")
-_CALL_THEIR_ARGUMENTS = frozenset({f"{TEMPORAL}wait_condition", "asyncio.create_task"})
+_CALL_THEIR_ARGUMENTS = frozenset(
+    f"{TEMPORAL}{name}"
+    for name in words("""
+        wait_condition set_signal_handler set_query_handler set_update_handler set_dynamic_signal_handler
+        set_dynamic_query_handler set_dynamic_update_handler
+    """)
+)
+_CALL_LATER = frozenset({"add_done_callback", "call_soon", "call_later", "call_at", "push_async_callback", "callback"})
 _ELSEWHERE = (
     "asyncio.",
     "threading.",
@@ -41,7 +49,8 @@ def called_arguments(
             continue
         if isinstance(value, Outside) and (value.name.endswith("()") or place == "default"):
             continue
-        if _is_run(value, place, callee, resolver):
+        later = isinstance(call.func, ast.Attribute) and call.func.attr in _CALL_LATER
+        if _is_run(value, place, callee, resolver) or (later and not isinstance(callee, Function)):
             yield argument, value
 
 

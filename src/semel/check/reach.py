@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import gc
+import itertools
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from semel.check.allow import sieve
@@ -27,24 +30,42 @@ def check(paths: Iterable[str | Path], *, progress: Progress | None = None) -> R
     `progress` is told (files read, files in all). InvalidValue if a path leads to no Python file.
     """
     files = python_files(Path(path) for path in paths)
-    modules = []
-    for count, (real, shown) in enumerate(files, 1):
-        modules.append(Module(real, shown))
-        if progress is not None:
-            progress(count, len(files))
+    parsed = itertools.count(1)
+    on_parsed = (lambda: progress(next(parsed), len(files))) if progress is not None else None
+    modules = [Module(real, shown, on_parsed) for real, shown in files]
+    with _uncollected():
+        return _check(modules)
+
+
+def _check(modules: list[Module]) -> Report:
     resolver = Resolver(Project(modules))
-    findings = {_unreadable(module): None for module in modules if module.trouble is not None}
-    begun = []
+    begun: list[Root] = []
+    findings: list[Finding] = []
     for module in modules:
         try:
             begun += list(roots(module, resolver))
         except RecursionError:
-            findings[_too_deep(module, 1)] = None
-    for finding in _follow(begun, resolver):
-        findings.setdefault(finding)
+            findings.append(_too_deep(module, 1))
+    findings += _follow(begun, resolver)
+    for module in modules:
+        module.test()
+        if module.trouble is not None:
+            findings.append(_unreadable(module))
     left = sieve(findings, modules)
     left.sort(key=lambda finding: (finding.path, finding.line, finding.column, finding.rule.id))
     return Report(len(modules), len({root.workflow for root in begun}), tuple(left))
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the garbage collector: trees have no circles, and walking them over and over takes most of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _follow(begun: Iterable[Root], resolver: Resolver) -> list[Finding]:

@@ -24,6 +24,7 @@ class Resolver:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._depth = 0
+        self._assigned: dict[tuple[int, int], Value | None] = {}
 
     def resolve(self, node: ast.expr, scope: Scope) -> Value | None:
         """What the expression stands for."""
@@ -91,7 +92,12 @@ class Resolver:
             case Defined(node=ast.FunctionDef() | ast.AsyncFunctionDef() as node):
                 return Function(scope, node, qualified(scope, node.name))
             case Assigned(value=value, unpacked=False):
-                return self.resolve(value, scope)
+                # Once each: names that are assigned from each other are many ways to the same end, or a circle.
+                key = (id(value), id(scope))
+                if key not in self._assigned:
+                    self._assigned[key] = None
+                    self._assigned[key] = self.resolve(value, scope)
+                return self._assigned[key]
             case Annotated(annotation=annotation):
                 return self.annotated(annotation, scope)
         return None

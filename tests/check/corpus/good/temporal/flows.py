@@ -73,3 +73,28 @@ class OrderWorkflow:
     @workflow.query
     def is_done(self) -> bool:
         return self.done
+
+
+def inside() -> bool:
+    try:
+        return workflow.in_workflow()
+    except RuntimeError:
+        return False
+
+
+async def send(text: str) -> None:
+    if inside():
+        await workflow.execute_activity(charge, Order(text))
+    else:
+        requests.post(text)
+    if workflow.in_workflow():
+        return
+    print("outside of a workflow")
+
+
+@workflow.defn
+class SendWorkflow:
+    @workflow.run
+    async def run(self, text: str) -> None:
+        await send(text)
+        workflow.set_signal_handler("stop", lambda: workflow.logger.info("stop"))
