@@ -53,6 +53,11 @@ def test_what_python_reads_is_read(tmp_path: Path, content: bytes) -> None:
     assert check([tmp_path]).findings == ()
 
 
+def test_columns_count_characters(tmp_path: Path) -> None:
+    (tmp_path / "flow.py").write_text(GOOD + '    "größe"; print(2)\n', encoding="utf-8")
+    assert [(finding.line, finding.column) for finding in check([tmp_path]).findings] == [(5, 5), (6, 14)]
+
+
 def test_workflow_code_that_is_nested_too_deeply_is_a_finding(tmp_path: Path) -> None:
     deep = "x" + ".x" * 900
     (tmp_path / "flow.py").write_text(GOOD + f"    {deep}\n    y = {'f(' * 90}{')' * 90}\n", encoding="utf-8")

@@ -13,7 +13,8 @@ from semel.check.values import Class, Function, Outside, Value
 from semel.check.words import words
 
 _RECORDED = frozenset({"step", "transaction", "execute_task", "execute_activity", "execute_local_activity"})
-_CALLERS = ("builtins.", "functools.", "itertools.", "contextlib.", "operator.", "toolz.", "more_itertools.")
+_CALLERS = frozenset(f"builtins.{name}" for name in ("map", "filter", "sorted", "min", "max", "iter"))
+_CALLING_ROOMS = ("itertools.", "functools.reduce", "toolz.", "more_itertools.")
 _CALL_THEIR_ARGUMENTS = frozenset(
     f"{TEMPORAL}{name}"
     for name in words("""
@@ -32,7 +33,6 @@ _ELSEWHERE = (
     "_thread.",
     "anyio.",
 )
-_ONLY_KEEP = frozenset({"functools.partial", "functools.wraps", "functools.update_wrapper", "builtins.isinstance"})
 
 
 def called_arguments(
@@ -78,11 +78,9 @@ def _is_run(value: Function | Outside, place: int | str, callee: Value | None, r
         case Class():
             return False  # kept for later: it is read where it is called, if that can be seen
         case Outside(name=name):
-            if name in _ONLY_KEEP:
-                return False
-            if name in _CALL_THEIR_ARGUMENTS or name.startswith(_CALLERS):
+            if name in _CALL_THEIR_ARGUMENTS or name in _CALLERS or name.startswith(_CALLING_ROOMS):
                 return True
-            return not name.startswith(_ELSEWHERE) and _is_local(value)
+            return not name.startswith((*_ELSEWHERE, "functools.")) and _is_local(value)
         case None:
             return _is_local(value)
     return False

@@ -44,8 +44,9 @@ _CALLS: dict[Rule, str] = {
     NETWORK: """
         asyncio.open_connection asyncio.start_server asyncio.open_unix_connection asyncio.start_unix_server
         openai.OpenAI openai.AsyncOpenAI anthropic.Anthropic anthropic.AsyncAnthropic
-        google.cloud.storage.Client google.cloud.bigquery.Client google.cloud.pubsub_v1.PublisherClient
-        google.cloud.pubsub_v1.SubscriberClient azure.storage.blob.BlobServiceClient
+        temporalio.client.Client.connect google.cloud.storage.Client google.cloud.bigquery.Client
+        google.cloud.pubsub_v1.PublisherClient google.cloud.pubsub_v1.SubscriberClient
+        azure.storage.blob.BlobServiceClient
     """,
     FILES: """
         builtins.open io.open io.FileIO os.open os.fdopen os.read os.write os.close os.remove os.unlink os.rename
@@ -99,8 +100,9 @@ _ROOMS: dict[Rule, str] = {
     SUBPROCESS: "subprocess asyncio.subprocess pexpect sh",
     THREADS: "threading _thread multiprocessing concurrent.futures joblib",
     DATABASE: """
-        sqlite3 psycopg psycopg2 psycopg_pool asyncpg apsw aiosqlite pymongo motor redis aioredis valkey mysql.connector
-        pymysql aiomysql MySQLdb oracledb cx_Oracle pyodbc duckdb cassandra.cluster elasticsearch pg8000 aiopg
+        semel.App sqlite3 psycopg psycopg2 psycopg_pool asyncpg apsw aiosqlite pymongo motor redis aioredis valkey
+        mysql.connector pymysql aiomysql MySQLdb oracledb cx_Oracle pyodbc duckdb cassandra.cluster elasticsearch
+        pg8000 aiopg
         sqlalchemy.orm.Session sqlalchemy.orm.sessionmaker sqlalchemy.orm.scoped_session sqlalchemy.engine.Engine
         sqlalchemy.engine.Connection sqlalchemy.Engine sqlalchemy.Connection sqlalchemy.create_engine
         sqlalchemy.ext.asyncio sqlalchemy.orm.session.Session sqlmodel.Session

@@ -90,8 +90,10 @@ class Order:
             case ast.Set() | ast.SetComp():
                 return True
             case ast.BinOp(left=left, op=operator, right=right) if isinstance(operator, _SET_OPERATORS):
-                return self._is_set(left, scope, depth + 1) or (
-                    not isinstance(operator, ast.Sub) and self._is_set(right, scope, depth + 1)
+                keys = isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute) and left.func.attr == "keys"
+                return keys or any(
+                    self._is_set(side, scope, depth + 1)
+                    for side in ([left] if isinstance(operator, ast.Sub) else [left, right])
                 )
             case ast.ListComp(generators=[first, *_]) | ast.GeneratorExp(generators=[first, *_]):
                 return self._is_set(first.iter, scope, depth + 1)
@@ -111,7 +113,7 @@ class Order:
             return any(self._is_set(argument, scope, depth + 1) for argument in node.args)
         if isinstance(node.func, ast.Attribute) and node.func.attr in _SET_METHODS:
             return self._is_set(node.func.value, scope, depth + 1)
-        return False
+        return self._is_set_type(node, scope)  # a function that is annotated to return one
 
     def _names_set(self, node: ast.Name, scope: Scope, depth: int) -> bool:
         found = scope.lookup(node.id, node.lineno)
@@ -130,8 +132,8 @@ class Order:
                 return isinstance(value_of, Outside) and value_of.name.removesuffix("()") in _SETS
         return False
 
-    def _is_set_type(self, node: ast.Attribute, scope: Scope) -> bool:
-        """`self.names`, made as a set or annotated as one."""
+    def _is_set_type(self, node: ast.expr, scope: Scope) -> bool:
+        """`self.names`, or what a call gives: made as a set, or annotated as one."""
         value = self._resolver.resolve(node, scope)
         return isinstance(value, Outside) and value.name.removesuffix("()") in _SETS
 

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import gc
 import itertools
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -87,7 +88,7 @@ def _follow(begun: Iterable[Root], resolver: Resolver) -> list[Finding]:
             found.setdefault((finding.path, finding.line, finding.column, finding.rule.id), finding)
             continue
         for node, rule, subject in body.broken:
-            place = _place(node)
+            place = _place(node, function.module)
             key = (function.module.shown, *place[:2], rule.id)
             if key not in found:
                 found[key] = Finding(
@@ -104,15 +105,17 @@ def _link(called: Function, caller: Function) -> str:
     return called.name.removeprefix(f"{caller.name}.")
 
 
-def _place(node: ast.AST) -> tuple[int, int, int | None, int | None]:
-    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
-    end, end_column = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
-    return line, column, end, None if end_column is None else end_column + 1
+def _place(node: ast.AST, module: Module) -> tuple[int, int, int | None, int | None]:
+    line, offset = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+    end, end_offset = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
+    until = None if end is None or end_offset is None else module.column(end, end_offset)
+    return line, module.column(line, offset), end, until
 
 
 def _unreadable(module: Module) -> Finding:
     words, line, column = module.trouble or ("", 1, 1)
-    return Finding(module.shown, max(line, 1), max(column, 1), UNREADABLE, f"this file ({words})")
+    python = ".".join(map(str, sys.version_info[:2]))  # newer syntax is an error to an older one
+    return Finding(module.shown, max(line, 1), max(column, 1), UNREADABLE, f"this file (Python {python}: {words})")
 
 
 def _too_deep(module: Module, line: int) -> Finding:

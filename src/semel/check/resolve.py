@@ -192,6 +192,10 @@ class Resolver:
                 return self.annotated(returns, callee.scope)
             case Outside(name="functools.partial" | "functools.partialmethod") if node.args:
                 return self.resolve(node.args[0], scope)
+            case Outside(name="builtins.getattr") if len(node.args) > 1:
+                attr = node.args[1]
+                known = isinstance(attr, ast.Constant) and isinstance(attr.value, str)
+                return self.attribute(self.resolve(node.args[0], scope), ast.literal_eval(attr)) if known else None
             case Outside(name=name) if name in _ENTERED and node.args:
                 return self.resolve(node.args[-1], scope)
             case Outside(name=name):

@@ -63,7 +63,7 @@ SUBPROCESS = Rule(
     _IN_A_TASK, _IN_AN_ACTIVITY,
 )  # fmt: skip
 THREADS = Rule(
-    "D08", "threads", "leaves the workflow's thread", "what other threads and processes do has no fixed order",
+    "D08", "threads", "leaves the workflow's own loop", "what other threads and processes do has no fixed order",
     "asyncio.gather or asyncio.TaskGroup; blocking work belongs into a task",
     "asyncio.gather or asyncio.TaskGroup; blocking work belongs into an activity",
 )  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 import warnings
 from collections.abc import Callable
 from functools import cached_property
@@ -45,6 +47,17 @@ class Module:
         from semel.check.names import Scope  # they know each other
 
         return Scope(self, None, None, "")
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(self.raw).readline)
+        return io.StringIO(self.raw.decode(encoding, "replace"), newline=None).readlines()
+
+    def column(self, line: int, offset: int) -> int:
+        """The column, in characters from 1, of what a tree gives in bytes of UTF-8 from 0."""
+        if self.raw.isascii() or line > len(self._lines):
+            return offset + 1
+        return len(self._lines[line - 1].encode()[:offset].decode(errors="ignore")) + 1
 
     def test(self) -> None:
         """Find out if there is trouble."""

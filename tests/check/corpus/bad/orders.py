@@ -15,6 +15,10 @@ async def pay(ctx: semel.Context, name: str) -> None:
     await ctx.execute_task(charge, name)
 
 
+def letters(names: list[str]) -> set[str]:
+    return {letter for name in names for letter in name}
+
+
 @app.workflow
 async def loops(ctx: semel.Context, names: list[str], given: set[str], frozen: "frozenset[str] | None") -> None:
     for name in {"a", "b"}:  # expect: D11
@@ -38,6 +42,10 @@ async def loops(ctx: semel.Context, names: list[str], given: set[str], frozen: "
     done, pending = await asyncio.wait(tasks)
     for task in done:  # expect: D11
         await task
+    for name in letters(names):  # expect: D11
+        await asyncio.sleep(1)
+    for name in {"a": 1}.keys() & names:  # expect: D11
+        await asyncio.sleep(1)
     first = unique.pop()  # expect: D11
     await asyncio.sleep(len(first))
 

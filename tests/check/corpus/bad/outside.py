@@ -104,6 +104,8 @@ async def databases(ctx: semel.Context, held: Session) -> None:
     with Sessions() as session:  # expect: D10
         session.commit()
     engine.connect()  # expect: D10
+    await app.enqueue(network, "x")  # expect: D10
+    getattr(sqlite3, "connect")("a.db")  # expect: D10
 
 
 @app.workflow

@@ -7,6 +7,7 @@ import uuid
 from datetime import datetime, timedelta
 
 from temporalio import activity
+from temporalio.client import Client
 from temporalio import workflow as wf
 from temporalio.workflow import defn, run
 
@@ -41,6 +42,7 @@ class OrderWorkflow(Above):
         for next_one in asyncio.as_completed([]):  # expect: D11
             await next_one
         await asyncio.wait([asyncio.create_task(asyncio.sleep(1))])  # expect: D11
+        await Client.connect("localhost:7233")  # expect: D05
         return str(uuid.uuid4())  # expect: D03
 
     @wf.signal(name="stop")
