@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from semel.check.branch import taken
-from semel.check.callbacks import called_arguments
+from semel.check.callbacks import called_arguments, handed_over
 from semel.check.classes import body_scope, lineage, method_of
 from semel.check.effects import BY_METHOD, effect_of, load_of, spoken
 from semel.check.finding import Kind
@@ -23,7 +23,6 @@ from semel.check.values import Class, Function, Instance, Outside, Value
 
 _UNSAFE = f"{TEMPORAL}unsafe."
 _SKIPPED = frozenset({f"{_UNSAFE}imports_passed_through()", f"{_UNSAFE}sandbox_unrestricted()"})
-_PROPERTIES = frozenset({"property", "cached_property", "functools.cached_property"})
 
 
 @dataclass
@@ -100,6 +99,9 @@ class _Reading:
                 return
             case ast.Call():
                 self._call(node, scope)
+                if handed_over(node, scope, self._resolver):
+                    self._each([node.func, *node.args[1:], *node.keywords], scope)
+                    return
             case ast.Attribute() | ast.Name():
                 if self._load(node, scope):
                     return
@@ -109,6 +111,8 @@ class _Reading:
                 return  # annotations are not run
             case _:
                 pass
+        for number in self._order.numbers(node, scope):
+            self._break(number, OBJECT_IDENTITY, "id()")
         for _, part in ast.iter_fields(node):
             if isinstance(part, ast.AST):
                 self._visit(part, scope)
@@ -137,15 +141,15 @@ class _Reading:
 
     def _load(self, node: ast.Attribute | ast.Name, scope: Scope) -> bool:
         """What is broken by looking alone, and properties; true if nothing inside is of interest any more."""
+        if isinstance(node, ast.Attribute) and (getter := self._resolver.getter(node, scope)) is not None:
+            self._body.runs.append(getter)
+            return False
         value = self._resolver.resolve(node, scope)
-        if isinstance(value, Outside):
-            rule = load_of(value.name)
-            if rule is not None:
-                self._break(node, rule, spoken(value.name))
-            return rule is not None
-        if isinstance(node, ast.Attribute) and isinstance(value, Function) and _is_property(value):
-            self._body.runs.append(value)
-        return False
+        rule = load_of(value.name) if isinstance(value, Outside) else None
+        if rule is None or not isinstance(value, Outside):
+            return False
+        self._break(node, rule, spoken(value.name))
+        return True
 
     def _call(self, node: ast.Call, scope: Scope) -> None:
         callee = self._resolver.resolve(node.func, scope)
@@ -180,8 +184,8 @@ class _Reading:
                 rule = effect_of(name, call, made_here)
                 if rule is None and name.startswith("asyncio.") and "()" in name:
                     rule = BY_METHOD.get(name.rpartition(".")[2])  # a method of the loop
-                if rule is OBJECT_IDENTITY and call is not None and _of_number(call):
-                    return
+                if rule is OBJECT_IDENTITY and call is not None and (name == "builtins.id" or _of_number(call)):
+                    return  # an id that only tells objects apart does no harm; where its number matters, Order sees it
                 if rule is not None:
                     self._break(node, rule, f"{spoken(name)}()")
 
@@ -220,12 +224,6 @@ def _factories(bindings: list[Binding]) -> Iterator[ast.expr]:
 
 def _of_number(call: ast.Call) -> bool:
     return len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and not isinstance(call.args[0].value, str)
-
-
-def _is_property(function: Function) -> bool:
-    if isinstance(function.node, ast.Lambda):
-        return False
-    return any(ast.unparse(decorator) in _PROPERTIES for decorator in function.node.decorator_list)
 
 
 def _wrappers(function: Function, resolver: Resolver) -> Iterator[Function]:

@@ -54,6 +54,14 @@ def called_arguments(
             yield argument, value
 
 
+def handed_over(call: ast.Call, scope: Scope, resolver: Resolver) -> bool:
+    """Whether the first argument is the name of a function that is run elsewhere: to name it does nothing."""
+    first = call.args[0] if call.args else None
+    return isinstance(first, ast.Name | ast.Attribute) and _is_recorded(
+        call, resolver.resolve(call.func, scope), scope, resolver
+    )
+
+
 def _may_be_function(argument: ast.expr) -> bool:
     return isinstance(argument, ast.Name | ast.Attribute | ast.Lambda) or (
         isinstance(argument, ast.Call) and ast.unparse(argument.func).endswith("partial")

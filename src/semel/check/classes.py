@@ -12,6 +12,8 @@ from semel.check.values import Class, Function
 if TYPE_CHECKING:
     from semel.check.resolve import Resolver
 
+_PROPERTIES = frozenset({"property", "cached_property", "functools.cached_property"})
+
 MethodNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -57,6 +59,13 @@ def method_of(resolver: Resolver, of: Class, name: str, above: Class | None = No
             if isinstance(binding, Defined) and isinstance(binding.node, MethodNode):
                 return Function(each.scope, binding.node, f"{each.name}.{name}", of, each)
     return None
+
+
+def is_property(method: Function) -> bool:
+    """Whether looking at the attribute calls it."""
+    if isinstance(method.node, ast.Lambda):
+        return False
+    return any(ast.unparse(decorator) in _PROPERTIES for decorator in method.node.decorator_list)
 
 
 def attribute_sources(resolver: Resolver, of: Class, name: str) -> Iterator[tuple[Binding, Scope]]:

@@ -70,6 +70,23 @@ class Order:
                     return OBJECT_IDENTITY, f"key={keyword.value.id}"
         return None
 
+    def numbers(self, node: ast.AST, scope: Scope) -> list[ast.expr]:
+        """Calls of `id` whose number matters: it is compared by size, reckoned with or written down."""
+        match node:
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                sized = any(isinstance(operator, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for operator in ops)
+                parts = [left, *others] if sized else []
+            case ast.BinOp(left=left, right=right):
+                parts = [left, right]
+            case ast.FormattedValue(value=value):
+                parts = [value]
+            case ast.Call(func=ast.Name(id="str" | "repr" | "hex" | "hash" | "format"), args=args):
+                parts = args
+            case _:
+                return []
+        calls = [part for part in parts if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)]
+        return [call for call in calls if self._resolver.resolve(call.func, scope) == Outside("builtins.id")]
+
     def _gathered(self, node: ast.Call, scope: Scope) -> ast.expr | None:
         for argument in node.args:
             inner = argument.value if isinstance(argument, ast.Starred) else argument

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from semel.check.classes import attribute_sources, method_of
+from semel.check.classes import attribute_sources, is_property, method_of
 from semel.check.effects import CALLS, PATH_STAYS_PATH, ROOMS, SEEDED
 from semel.check.names import BUILTINS, Annotated, Assigned, Binding, Defined, Imported, Opaque, Scope
 from semel.check.project import Project
@@ -166,13 +166,21 @@ class Resolver:
         of = value if isinstance(value, Class) else value.of
         above = value.above if isinstance(value, Instance) else None
         if (method := method_of(self, of, attr, above)) is not None:
-            return method
+            if isinstance(value, Class) or not is_property(method) or isinstance(method.node, ast.Lambda):
+                return method
+            return self.annotated(method.node.returns, method.scope) if method.node.returns is not None else None
         for source, scope in attribute_sources(self, of, attr):
             found = self._binding(attr, source, scope)
             if found is not None:
                 at_import = isinstance(scope.node, ast.ClassDef)
                 return replace(found, made_here=False) if isinstance(found, Outside) and at_import else found
         return None
+
+    def getter(self, node: ast.Attribute, scope: Scope) -> Function | None:
+        """The property that looking at this attribute calls."""
+        held = self.resolve(node.value, scope)
+        method = method_of(self, held.of, node.attr, held.above) if isinstance(held, Instance) else None
+        return method if method is not None and is_property(method) else None
 
     def _called(self, node: ast.Call, scope: Scope) -> Value | None:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:

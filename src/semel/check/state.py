@@ -9,7 +9,7 @@ from semel.check.inside import own
 from semel.check.names import Assigned, Imported, Scope
 from semel.check.resolve import Resolver
 from semel.check.rules import GLOBAL_STATE, Rule
-from semel.check.values import Class, File, Function, Outside
+from semel.check.values import Class, File, Outside
 from semel.check.words import words
 
 Broken = tuple[ast.AST, Rule, str]
@@ -61,7 +61,7 @@ def _stored(targets: list[ast.expr], scope: Scope, resolver: Resolver, declared:
                     yield target, GLOBAL_STATE, f"{name}[...]"
             case ast.Attribute(value=held, attr=attr):
                 value = resolver.resolve(held, scope)
-                if isinstance(value, Class | File | Function):
+                if isinstance(value, Class | File):
                     yield target, GLOBAL_STATE, f"{ast.unparse(held)}.{attr} ="
 
 

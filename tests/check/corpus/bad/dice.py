@@ -38,5 +38,8 @@ async def dice(ctx: "Context", names: list[str]) -> list[object]:
     shuffle(names)  # expect: D02
     names.sort(key=lambda name: random.random())  # expect: D02
     other = sorted(names, key=hash)  # expect: D15
+    text = f"{id(ticket)}" + str(id(ticket))  # expect: D15 D15
+    if id(a) < id(b):  # expect: D15 D15
+        names.append(text)
     number = id(ticket) + hash(names[0])  # expect: D15 D15
     return [a, b, c, d, e, f, g, h, i, j, k, other, number]

@@ -98,6 +98,7 @@ async def waiting(ctx: semel.Context, names: list[str]) -> None:
 async def handed_over(ctx: semel.Context, text: str) -> None:
     await ctx.execute_task(charge, 3)
     await ctx.step(requests.get, text)
+    await ctx.step(os.environ.get, text)
     await ctx.step(lambda: open(text).read())
     await ctx.step(functools.partial(requests.get, text))
     await ctx.transaction(lambda db: db.execute("select 1"))
@@ -170,6 +171,33 @@ async def catching(ctx: semel.Context) -> None:
         pass
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+class Span:
+    @property
+    def data(self) -> "Span":
+        return self
+
+    @property
+    def other(self):
+        return self
+
+
+@app.workflow
+async def identity(ctx: semel.Context, items: list[Span]) -> list[Span]:
+    seen = set()
+    by_id = {}
+    for item in items:
+        if id(item) not in seen:
+            seen.add(id(item))
+            by_id[id(item)] = item
+        item.data.name = "own"
+        item.other.name = "own"
+    span = Span()
+    span.data.name = "own"
+    span.data.data.name = "own"
+    span.other.name = "own"
+    return sorted(items, key=lambda item: item.name)
 
 
 @app.workflow
