@@ -24,17 +24,23 @@ class Resolver:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._depth = 0
+        self._known: dict[tuple[int, int], Value | None] = {}
+        self._texts: dict[str, ast.expr | None] = {}  # kept: what is known is known by the identity of nodes
         self._assigned: dict[tuple[int, int], Value | None] = {}
 
     def resolve(self, node: ast.expr, scope: Scope) -> Value | None:
         """What the expression stands for."""
+        key = (id(node), id(scope))
+        if key in self._known:
+            return self._known[key]
         if self._depth > DEEPEST:
             return None
         self._depth += 1
         try:
-            return self._resolve(node, scope)
+            self._known[key] = self._resolve(node, scope)
         finally:
             self._depth -= 1
+        return self._known[key]
 
     def _resolve(self, node: ast.expr, scope: Scope) -> Value | None:
         match node:
@@ -222,10 +228,8 @@ class Resolver:
         """An object of the annotated type."""
         match annotation:
             case ast.Constant(value=str() as text):
-                try:
-                    return self.annotated(ast.parse(text.strip(), mode="eval").body, scope)
-                except (SyntaxError, ValueError, RecursionError, MemoryError):
-                    return None
+                parsed = self._parsed(text.strip())
+                return self.annotated(parsed, scope) if parsed is not None else None
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
                 return self.annotated(left, scope) or self.annotated(right, scope)
             case ast.Subscript(value=outer, slice=inner):
@@ -237,6 +241,14 @@ class Resolver:
             case ast.Name() | ast.Attribute():
                 return _object(self.resolve(annotation, scope))
         return None
+
+    def _parsed(self, annotation: str) -> ast.expr | None:
+        if annotation not in self._texts:
+            try:
+                self._texts[annotation] = ast.parse(annotation, mode="eval").body
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                self._texts[annotation] = None
+        return self._texts[annotation]
 
     def function_scope(self, function: Function) -> Scope:
         """The scope inside a function."""
