@@ -90,6 +90,12 @@ class Scope:
             self._children[key] = child
         return self._children[key]
 
+    def forget(self) -> None:
+        """Let go of the scopes inside."""
+        children, self._children = self._children, {}
+        for child in children.values():
+            child.forget()
+
     def lookup(self, name: str, line: int) -> tuple[Scope, list[Binding]] | None:
         """Where the name is bound, likeliest binding first: the last one above the line where it is used."""
         scope: Scope | None = self

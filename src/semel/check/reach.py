@@ -35,7 +35,11 @@ def check(paths: Iterable[str | Path], *, progress: Progress | None = None) -> R
     on_parsed = (lambda: progress(next(parsed), len(files))) if progress is not None else None
     modules = [Module(real, shown, on_parsed) for real, shown in files]
     with _uncollected():
-        return _check(modules)
+        try:
+            return _check(modules)
+        finally:
+            for module in modules:
+                module.forget()
 
 
 def _check(modules: list[Module]) -> Report:

@@ -15,7 +15,10 @@ from semel.check.values import Class, Function, Outside, Value
 
 TEMPORAL = "temporalio.workflow."
 _TEMPORAL_METHODS = frozenset(f"{TEMPORAL}{name}" for name in ("run", "signal", "query", "update", "init"))
-_ENTITY_METHODS = frozenset({"semel.handler", "semel.query", "semel.idle"})
+_ENTITY_METHODS = frozenset(
+    f"semel.{room}{name}" for room in ("", "define.handler.") for name in ("handler", "query", "idle")
+)
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _WORDS = (b"workflow", b"semel", b"entity")
 
 FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef
@@ -77,8 +80,8 @@ def _within(body: list[ast.stmt], scope: Scope, resolver: Resolver) -> Iterator[
                     inside = scope.inner(method, f"{of.name}.{name}", of, of)
                     yield from _within(method.body, inside, resolver)
                 todo.extend(reversed([part for part in node.body if isinstance(part, ast.ClassDef)]))
-            case ast.stmt() | ast.ExceptHandler() | ast.match_case():
-                todo.extend(reversed(list(ast.iter_child_nodes(node))))
+            case _:
+                todo.extend(reversed([part for name in _BLOCKS for part in getattr(node, name, ())]))
 
 
 def _is_workflow(function: Function, node: FunctionDef, resolver: Resolver) -> bool:

@@ -64,6 +64,13 @@ class Module:
         if "tree" not in self.__dict__:
             self._parse()
 
+    def forget(self) -> None:
+        """Let go of tree and names: without circles between them they are gone at once, not when collected."""
+        scope = self.__dict__.pop("scope", None)
+        self.__dict__.pop("tree", None)
+        if scope is not None:
+            scope.forget()
+
     def _read(self) -> bytes:
         try:
             return self.path.read_bytes()

@@ -20,6 +20,7 @@ _CHANGES = words(
     extendleft subtract intersection_update difference_update symmetric_difference_update move_to_end
     """
 )
+_CHANGING = (ast.Global, ast.Assign, ast.Delete, ast.AugAssign, ast.AnnAssign, ast.Call)
 _MADE_BY = words(
     """
     builtins.list builtins.dict builtins.set builtins.bytearray collections.defaultdict collections.deque
@@ -32,8 +33,9 @@ def changed_globals(
     function: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope, resolver: Resolver
 ) -> Iterator[Broken]:
     """Every place in a function that changes what is not its own."""
-    declared = {name for node in own(function.body) if isinstance(node, ast.Global) for name in node.names}
-    for node in own(function.body):
+    nodes = [node for node in own(function.body) if isinstance(node, _CHANGING)]
+    declared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    for node in nodes:
         match node:
             case ast.Global(names=names):
                 yield node, GLOBAL_STATE, f"global {', '.join(names)}"
