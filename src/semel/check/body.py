@@ -22,6 +22,7 @@ from semel.check.swallow import swallowed
 from semel.check.values import Class, Function, Instance, Outside, Value
 
 _UNSAFE = f"{TEMPORAL}unsafe."
+_LEAVES = (ast.expr_context, ast.Constant, ast.operator, ast.cmpop, ast.unaryop, ast.boolop, ast.Pass)
 _SKIPPED = frozenset({f"{_UNSAFE}imports_passed_through()", f"{_UNSAFE}sandbox_unrestricted()"})
 
 
@@ -73,6 +74,8 @@ class _Reading:
                 break
 
     def _visit(self, node: ast.AST, scope: Scope) -> None:
+        if isinstance(node, _LEAVES):
+            return
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
@@ -111,8 +114,9 @@ class _Reading:
                 return  # annotations are not run
             case _:
                 pass
-        for number in self._order.numbers(node, scope):
-            self._break(number, OBJECT_IDENTITY, "id()")
+        if isinstance(node, ast.expr):
+            for number in self._order.numbers(node, scope):
+                self._break(number, OBJECT_IDENTITY, "id()")
         for _, part in ast.iter_fields(node):
             if isinstance(part, ast.AST):
                 self._visit(part, scope)
