@@ -111,6 +111,15 @@ def _calls_parameter(callee: Function, place: int | str, resolver: Resolver) -> 
     else:
         name = place
     body = callee.node.body if isinstance(callee.node.body, list) else [callee.node.body]
-    return any(
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name for node in own(body)
+    return any(isinstance(node, ast.Call) and _runs_name(node, name) for node in own(body))
+
+
+def _runs_name(call: ast.Call, name: str) -> bool:
+    """`name(...)`, or `map(name, ...)` and its like."""
+    if not isinstance(call.func, ast.Name):
+        return False
+    handed = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return call.func.id == name or (
+        f"builtins.{call.func.id}" in _CALLERS
+        and any(isinstance(argument, ast.Name) and argument.id == name for argument in handed)
     )

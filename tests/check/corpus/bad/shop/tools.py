@@ -75,6 +75,10 @@ def timed(count: int) -> int:
     return inner()
 
 
+def each(numbers, key=None):
+    return sorted(numbers, key=key)
+
+
 def twice(function):
     function()
     return function()

@@ -9,7 +9,7 @@ from semel import query as ask
 from . import pricing
 from .application import api
 from .pricing.total import Total, total as sum_up
-from .tools import Clock, stamped, timed, twice
+from .tools import Clock, each, stamped, timed, twice
 
 helper = functools.partial(sum_up, 3)
 
@@ -29,6 +29,7 @@ async def process_order(ctx: semel.Context, order_id: str) -> int:
     stamped()
     timed(3)
     twice(lambda: open("a"))  # expect: D06
+    each([1], key=lambda number: print(number))  # expect: D14
     list(map(pricing.total.rounded, [1]))
     return Total(3).cents
 
