@@ -22,7 +22,11 @@ _CALL_THEIR_ARGUMENTS = frozenset(
         set_dynamic_query_handler set_dynamic_update_handler
     """)
 )
-_CALL_LATER = frozenset({"add_done_callback", "call_soon", "call_later", "call_at", "push_async_callback", "callback"})
+_CALL_LATER = dict.fromkeys(("add_done_callback", "call_soon", "push_async_callback", "callback"), 0) | {
+    "call_later": 1,
+    "call_at": 1,
+}
+"""Methods that call one of their arguments, by its place; those after it are handed to it."""
 _ELSEWHERE = (
     "asyncio.",
     "threading.",
@@ -49,7 +53,7 @@ def called_arguments(
             continue
         if isinstance(value, Outside) and (value.name.endswith("()") or place == "default"):
             continue
-        later = isinstance(call.func, ast.Attribute) and call.func.attr in _CALL_LATER
+        later = isinstance(call.func, ast.Attribute) and _CALL_LATER.get(call.func.attr) == place
         if _is_run(value, place, callee, resolver) or (later and not isinstance(callee, Function)):
             yield argument, value
 

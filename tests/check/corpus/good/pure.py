@@ -112,6 +112,8 @@ async def handed_over(ctx: semel.Context, text: str) -> None:
     await ctx.step(read)
     await ctx.transaction(write)
     await recorded(ctx, read)
+    async with contextlib.AsyncExitStack() as undo:
+        undo.push_async_callback(ctx.execute_task, charge, 3)
 
 
 async def recorded(ctx: semel.Context, function):

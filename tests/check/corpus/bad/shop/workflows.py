@@ -1,5 +1,6 @@
 """Workflows whose helpers stand in other files."""
 
+import contextlib
 import functools
 
 import semel
@@ -30,6 +31,8 @@ async def process_order(ctx: semel.Context, order_id: str) -> int:
     timed(3)
     twice(lambda: open("a"))  # expect: D06
     each([1], key=lambda number: print(number))  # expect: D14
+    with contextlib.ExitStack() as stack:
+        stack.callback(pricing.total.rounded, charge)
     list(map(pricing.total.rounded, [1]))
     return Total(3).cents
 
