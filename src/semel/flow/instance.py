@@ -308,6 +308,8 @@ class Instance:
         self._issue(Asked(timer.number, Kind.TIMER, "", str(timer.due)), None)
 
     def _next_timer(self) -> Timer | None:
+        if not self._timers:
+            return None
         first = None
         for number, timer in list(self._timers.items()):
             if timer.cancelled():

@@ -33,7 +33,7 @@ def step_of(
         raise InvalidValue(f"{fn!r} is not a function: write ctx.{kind}(fn, *args).")
     if kind is Kind.TRANSACTION and inspect.iscoroutinefunction(fn):
         raise InvalidValue(f"{fn!r} is async: a transaction takes a plain `def fn(tx, …)`.")
-    label = check_name(name or _name(fn), "step name", 255)
+    label = _label(name or _name(fn))
     returns = _returns(fn, label)
     policy = Retry(max_attempts=retry) if isinstance(retry, int) else retry
     return Command(
@@ -41,6 +41,11 @@ def step_of(
         tries=policy or ONCE,
         read=returns.decode_result, write=functools.partial(returns.encode_result, limit=limit),
     )  # fmt: skip
+
+
+@functools.lru_cache(4096)
+def _label(name: str) -> str:
+    return check_name(name, "step name", 255)
 
 
 def _bound(kind: Kind, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
