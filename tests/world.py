@@ -139,3 +139,15 @@ async def eventually(condition: Callable[[], Any], within: float = SOON) -> Any:
         if time.monotonic() > end:
             raise AssertionError(f"did not happen within {within:g} s: {condition}")
         await asyncio.sleep(0.01)
+
+
+async def waits(handle: semel.Handle[Any]) -> semel.Handle[Any]:
+    """Wait until a workflow waits for something."""
+
+    async def waiting() -> bool:
+        execution = await handle.describe()
+        assert not execution.status.terminal, f"{execution.status}: {execution.error}"
+        return execution.status is semel.Status.WAITING
+
+    await eventually(waiting)
+    return handle

@@ -69,6 +69,7 @@ def _lines(e: Execution) -> list[tuple[str, str]]:
         ("kept until", f"{when(e.expires_at)} ({spelled(e.retention)})" if e.expires_at else ""),
         ("worker", e.worker or ""),
         ("progress", e.progress or ""),
+        ("parent", e.parent_id or ""),
         ("followed", e.previous_id or ""),
     ]
 

@@ -47,6 +47,8 @@ class Execution:
     error: ErrorInfo | None
     expired: bool
     """True when retention has dropped input and result and only the key is remembered."""
+    parent_id: str | None = None
+    """The execution of the workflow that asked for it."""
 
     @property
     def expires_at(self) -> datetime | None:

@@ -48,6 +48,8 @@ def _one(e: Execution) -> list[str]:
     if e.error is not None:
         what = "Error" if e.status.terminal else "Last error"
         lines.append(f"  {what}: {e.error.type}: {e.error.message}")
+    if e.parent_id is not None:
+        lines.append(f"  Workflow {e.parent_id} asked for it.")
     if e.previous_id is not None:
         lines.append(f"  It followed execution {e.previous_id}.")
     if e.expired:

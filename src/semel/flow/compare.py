@@ -8,7 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from semel.errors import NonDeterminism
+from semel.errors import Forbidden, NonDeterminism
 from semel.flow.commands import Kind
 from semel.flow.entries import Asked, Deed, Dropped, Entry, Fired, Resolved
 
@@ -60,13 +60,21 @@ def told(entry: Entry | None) -> str:
 
 
 def where() -> str:
-    """The line of the user's code that is running, if one is."""
+    """The line of the workflow's code that is running, if one is."""
     frame: FrameType | None = sys._getframe(1)
+    nearest = ""
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith((_PACKAGE, _ASYNCIO)):
-            return f"{file}:{frame.f_lineno}"
+        if not nearest and not file.startswith((_PACKAGE, _ASYNCIO)):
+            nearest = f"{file}:{frame.f_lineno}"
         if frame.f_code.co_name == "run" and file == _LOOP:
-            break
+            return nearest
         frame = frame.f_back
-    return ""
+    return ""  # what lies further out is whoever started the worker
+
+
+def refused(error: BaseException | None) -> Forbidden | NonDeterminism | None:
+    """What keeps the code from going on, where that is what it ended with; also out of the groups of a TaskGroup."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((one for one in map(refused, error.exceptions) if one is not None), None)
+    return error if isinstance(error, Forbidden | NonDeterminism) else None

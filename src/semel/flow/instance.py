@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
-from semel.contract.times import from_micros
+from semel.contract.times import from_micros, micros
 from semel.define.entity import Entity
 from semel.define.workflow import Workflow
 from semel.engine.outcomes import describe
-from semel.errors import Forbidden, NonDeterminism, SemelError
+from semel.errors import NonDeterminism, SemelError
 from semel.flow.answers import answer, hand
 from semel.flow.commands import IN_PLACE, Command, Kind
-from semel.flow.compare import alike, difference, same
+from semel.flow.compare import alike, difference, refused, same
 from semel.flow.context import Context
 from semel.flow.control import ContinueAsNew
 from semel.flow.entries import (
@@ -77,7 +77,8 @@ class Instance:
         self._signals = Signals(start.signals)
         self._seen = start.seen
         self._main: asyncio.Task[Any] | None = None
-        self._late = False
+        self._late = self._stopped = False
+        self._deadline = start.deadline
         self._expected: deque[Deed] | None = None
         """While a journal is replayed: what the code is to ask for next."""
         self._patches: dict[str, bool] = {}
@@ -107,9 +108,9 @@ class Instance:
         self.loop.renumber(self._salt())
 
     @property
-    def began(self) -> bool:
-        """Has its code been started?"""
-        return self._main is not None
+    def carries(self) -> bool:
+        """Has its code gone on since the last row of its journal?"""
+        return bool(self._carried.entries)
 
     @property
     def in_place(self) -> list[Command]:
@@ -139,6 +140,9 @@ class Instance:
             self._expected = deque(entries[first:at])  # type: ignore[arg-type]
             self._turn = Turn()
             self._happen(happening)
+            main = self._main
+            if main is not None and main.done() and not main.cancelled() and (refusal := refused(main.exception())):
+                raise refusal
             if self._mismatch is None and self._expected:
                 self._mismatch = self._differs(self._expected[0], None)
             if self._mismatch is not None:
@@ -197,6 +201,8 @@ class Instance:
                 return command in self.pending
             case Signalled(key=str(key)):
                 return self._seen.push(key, from_micros(self._at))
+            case Stopped():
+                return not self._stopped  # asked again, it may still clean up in peace
             case _:
                 return True
 
@@ -230,7 +236,7 @@ class Instance:
                     self._seen.push(what.key, self.now)
                 self._deliver(what)
             case Stopped(late):
-                self._late = self._late or late
+                self._late, self._stopped = self._late or late, True
                 if self._main is not None:
                     self._main.cancel()
         with self._guard:
@@ -243,7 +249,9 @@ class Instance:
         code = context.run(self.workflow.fn, Context(self), *args, **kwargs)
         self._main = self.loop.create_task(code, context=context)
         if self.workflow.timeout is not None:
-            self.loop.call_later(self.workflow.timeout.total_seconds(), self._time_is_up)
+            if self._deadline is None:
+                self._deadline = self.loop.now + micros(self.workflow.timeout)
+            self.loop.call_at(self._deadline / 1_000_000, self._time_is_up)
 
     def _time_is_up(self) -> None:
         self._late = True
@@ -299,7 +307,11 @@ class Instance:
         return self.counts[name]
 
     def _drop(self, command: Command) -> None:
-        if self.pending.pop(command.number, None) is not None and command.kind is not Kind.SIGNAL:
+        if self.pending.pop(command.number, None) is None:
+            return
+        if command.kind is Kind.SIGNAL:
+            self._signals.leave(command)
+        else:
             self._issue(Dropped(command.number), command)
 
     def _set_timer(self, timer: Timer) -> None:
@@ -356,16 +368,11 @@ class Instance:
                 turn.ended = self._completed(main.result())
             case ContinueAsNew(payload=payload):
                 turn.again = Snapshot(
-                    payload,
-                    self.run + 1,
-                    self._numbers,
-                    self.counts,
-                    self.attributes,
-                    self._signals.waiting,
-                    self._seen,
-                )
-            case Forbidden() | NonDeterminism():
-                raise error
+                    payload, self.run + 1, self._numbers, self.counts, self.attributes, self._signals.waiting,
+                    self._seen, deadline=self._deadline,
+                )  # fmt: skip
+            case _ if (refusal := refused(error)) is not None:
+                raise refusal
             case _:
                 turn.ended = Ended(Status.FAILED, None, describe(error))
 
@@ -383,4 +390,5 @@ class Instance:
     def close(self) -> None:
         """Let go of it: its code does not go on, here."""
         self._mismatch = self._mismatch or NonDeterminism("this instance is gone")
-        self.loop.abandon()
+        with self._guard:
+            self.loop.abandon()

@@ -14,7 +14,7 @@ import sys
 import weakref
 from asyncio import events, tasks
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import Context
 from typing import Any, Final, NoReturn, cast
 
@@ -71,12 +71,26 @@ class FlowLoop:
         self._numbers = salt
         self._set_timer = set_timer
         self._tasks: list[weakref.ref[FlowTask]] = []
+        self._sweep_at = 100
         self.now = 0
         """Microseconds since 1970, by the journal."""
 
     def run(self) -> None:
         """Run until nothing can go on without something from outside."""
         ready = self._ready
+        with self._inside():
+            for _ in range(MOST_CALLBACKS):
+                if not ready:
+                    return
+                handle = ready.popleft()
+                if not handle.cancelled():
+                    with contextlib.suppress(SystemExit):  # the task has it; a workflow must not take the worker along
+                        handle._run()
+            raise RuntimeError(f"workflow code went on for {MOST_CALLBACKS:,} callbacks without waiting for anything")
+
+    @contextlib.contextmanager
+    def _inside(self) -> Iterator[None]:
+        """Here this loop is the running one, and the worker's is not."""
         outer = events._get_running_loop()
         task = None if outer is None else tasks.current_task(outer)
         hooks = sys.get_asyncgen_hooks()
@@ -85,13 +99,7 @@ class FlowLoop:
         events._set_running_loop(self._self)
         sys.set_asyncgen_hooks(None, None)  # or the worker's loop would finish generators that are not its own
         try:
-            for _ in range(MOST_CALLBACKS):
-                if not ready:
-                    return
-                handle = ready.popleft()
-                if not handle.cancelled():
-                    handle._run()
-            raise RuntimeError(f"workflow code went on for {MOST_CALLBACKS:,} callbacks without waiting for anything")
+            yield
         finally:
             sys.set_asyncgen_hooks(*hooks)
             events._set_running_loop(outer)
@@ -138,8 +146,9 @@ class FlowLoop:
         task = FlowTask.__new__(FlowTask)
         task.number = self._next()  # before the rest: asyncio puts a new task into a set at once
         FlowTask.__init__(task, coro, loop=self._self, name=name or "", context=context)
-        if len(self._tasks) > 100:
+        if len(self._tasks) > self._sweep_at:
             self._tasks = [ref for ref in self._tasks if (one := ref()) is not None and not one.done()]
+            self._sweep_at = 100 + 2 * len(self._tasks)
         self._tasks.append(weakref.ref(task))
         return task
 
@@ -159,13 +168,13 @@ class FlowLoop:
     def abandon(self) -> None:
         """The code does not go on: its coroutines are closed, and what they do then counts for nothing."""
         self._ready.clear()
-        for ref in self._tasks:
-            task = ref()
-            if task is not None and not task.done():
-                cast(Any, task)._log_destroy_pending = False
-                with contextlib.suppress(BaseException):
-                    task.get_coro().close()
-        self._tasks.clear()
+        with self._inside():
+            while self._tasks:  # what is closed may make more of them
+                task = self._tasks.pop()()
+                if task is not None and not task.done():
+                    cast(Any, task)._log_destroy_pending = False
+                    with contextlib.suppress(BaseException):
+                        task.get_coro().close()
         self._ready.clear()
 
     def _next(self) -> int:

@@ -35,6 +35,10 @@ class Signals:
         self._listeners.setdefault(command.name, deque()).append(command)
         return None
 
+    def leave(self, command: Command) -> None:
+        """It waits no longer."""
+        self._listeners[command.name].remove(command)
+
     def listener(self, signal: Signalled) -> Command | None:
         """Who has waited longest for such a signal, or None: the signal waits now."""
         listeners = self._listeners.get(signal.name)

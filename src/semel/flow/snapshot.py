@@ -25,6 +25,8 @@ class Snapshot:
     seen: DedupWindow = field(default_factory=DedupWindow)
     active: int = 0
     """Of an entity: when the last message came."""
+    deadline: int | None = None
+    """When its time is up: a timeout is for all runs together."""
 
 
 class _Stored(Struct, array_like=True):
@@ -36,6 +38,7 @@ class _Stored(Struct, array_like=True):
     signals: list[Signalled]
     seen: dict[str, Any]
     active: int = 0
+    deadline: int | None = None
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -47,7 +50,7 @@ def dump(snapshot: Snapshot) -> bytes:
     return _encode(
         _Stored(
             Raw(snapshot.input), snapshot.run, snapshot.numbers, snapshot.counts, snapshot.attributes,
-            list(snapshot.signals), snapshot.seen.to_json(), snapshot.active,
+            list(snapshot.signals), snapshot.seen.to_json(), snapshot.active, snapshot.deadline,
         )
     )  # fmt: skip
 
@@ -64,4 +67,5 @@ def load(data: bytes) -> Snapshot:
         tuple(s.signals),
         DedupWindow.from_json(s.seen),
         s.active,
+        s.deadline,
     )

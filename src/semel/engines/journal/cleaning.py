@@ -7,6 +7,8 @@ from semel.contract.times import from_micros, micros, span
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
 
 SLIPS_AT_ONCE = 50
+LOOK_AGAIN = 3_600_000_000
+"""Microseconds until one that belongs to an open workflow is looked at again."""
 
 
 @procedure(Line.CONTROL)
@@ -19,7 +21,10 @@ def clean() -> Script[tuple[int, int]]:
     strip: list[Row] = []
     forget: list[Row] = []
     again: list[Row] = []
-    for id_, holds_key, finished, retention, window, at in (yield Each("fates", ids)):
+    for id_, holds_key, finished, retention, window, at, needed in (yield Each("fates", ids)):
+        if needed:
+            again.append((at + LOOK_AGAIN, id_))
+            continue
         keep = Keeping(span(retention), span(window))
         finished_at, now = from_micros(finished), from_micros(at)
         match fate(keep, finished_at, bool(holds_key), now):

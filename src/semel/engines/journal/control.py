@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from semel.contract.lifecycle import RELEASED, Status
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
+from semel.errors import InvalidValue
 
 _TRIES = 10
 
@@ -43,7 +44,9 @@ def terminate(namespace: str, id_: str, error: bytes) -> Script[Status | None]:
     if not rows:
         return None
     kind, status, *_ = rows[0]
-    if kind == "task" or Status(status).terminal:
+    if kind == "task":
+        raise InvalidValue(f"execution {id_} is a task, which cannot be terminated: cancel it.")
+    if Status(status).terminal:
         return Status(status)
     yield from _terminate(id_, error)
     return Status.CANCELLED
@@ -73,6 +76,8 @@ def deliver(namespace: str, row: Row) -> Script[Status | None]:
     rows = yield Ask("flow_kind", (namespace, row[0]))
     if not rows:
         return None
+    if rows[0][0] == "task":
+        raise InvalidValue(f"execution {row[0]} is a task, and a task takes no signals: send them to a workflow.")
     if (yield Each("deliver", [row])):
         return Status.RUNNING
     return Status((yield Ask("flow_kind", (namespace, row[0])))[0][1])

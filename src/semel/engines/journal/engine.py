@@ -200,6 +200,7 @@ class JournalEngine:
         status = await persistently(self._store.run, control.terminate, self._namespace, id, error)
         self._hub.done([id])
         self._hub.news([id])
+        self._hub.work(())
         return status
 
     async def published(self, id: str, name: str) -> bytes | None:

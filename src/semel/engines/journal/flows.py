@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from semel.contract.records import ErrorInfo
 from semel.contract.times import from_micros
@@ -20,15 +20,28 @@ from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.commits import commit_of
 from semel.engines.journal.inbox import arrivals_of
 from semel.engines.journal.lanes import Lanes
+from semel.engines.journal.loading import Clock, Loaded, Ready
 from semel.engines.journal.patience import pause, persistently
 from semel.engines.journal.performing import Performer
 from semel.engines.journal.reading import dump_error
 from semel.engines.journal.script import Row
-from semel.engines.journal.turning import Commit, Verdict, commit, load, load_seen, park, record, still_held, transact
-from semel.errors import EngineError, Forbidden, InputError, NonDeterminism
+from semel.engines.journal.turning import (
+    Commit,
+    Moved,
+    Verdict,
+    commit,
+    load,
+    load_seen,
+    park,
+    record,
+    still_held,
+    transact,
+)
+from semel.errors import EngineError, EngineUnavailable, Forbidden, InputError, NonDeterminism
 from semel.flow import entries, snapshot
 from semel.flow.actor import Actor
 from semel.flow.commands import Command, Kind
+from semel.flow.entries import Resolved, Turned
 from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Identity
@@ -54,7 +67,10 @@ class Held:
         self.arrived: list[Arrival] = []
         self.news = False
         """Something may have come for it from outside."""
+        self.given: list[Arrival] = []
+        """What the turn that is under way was given."""
         self.steps: dict[int, asyncio.Task[None]] = {}
+        """Steps that were begun and whose answers the code has not had: none of them is begun twice."""
         self.instance: Instance | None = None
         self._bell: asyncio.Future[None] | None = None
 
@@ -86,7 +102,7 @@ class Flows:
         self._held: dict[str, Held] = {}
         self._cache: OrderedDict[str, Instance] = OrderedDict()
         self._commits: Coalescer[Commit, Verdict] = Coalescer(self._write, MOST_AT_ONCE, _weight)
-        self._loads: Coalescer[Row, _Loaded] = Coalescer(self._load_many, MOST_AT_ONCE)
+        self._loads: Coalescer[Row, Loaded] = Coalescer(self._load_many, MOST_AT_ONCE)
         self._performer = Performer(worker)
 
     def news(self, ids: Iterable[str]) -> None:
@@ -107,7 +123,7 @@ class Flows:
             rests = await self._take_turns(held)
         except _Gone:
             log.warning("flow %s (token %s) was taken over by another worker", claim.execution, claim.seq)
-        except EngineError:
+        except EngineUnavailable:
             raise  # what was written of it is not known: it is given back, and read anew by who takes it next
         except Exception as error:
             log.exception("flow %s cannot go on", claim.execution)
@@ -130,7 +146,10 @@ class Flows:
             held.instance = loaded.instance
             try:
                 verdict = await self._until_rest(held, loaded.instance, loaded.arrivals, loaded.clock)
+            except Moved:
+                verdict = Verdict.STALE
             except (NonDeterminism, Forbidden, RuntimeError, InputError) as error:
+                await self._save_answer(held, loaded)
                 await self._park(held.claim, error, loaded.parks)
                 return False
             if verdict is Verdict.ASLEEP:
@@ -146,12 +165,23 @@ class Flows:
             loaded = await self._load(held)
         return False
 
-    async def _until_rest(
-        self, held: Held, instance: Instance, arrivals: list[Arrival], clock: Callable[[], int]
-    ) -> Verdict:
+    async def _save_answer(self, held: Held, loaded: Ready) -> None:
+        """A step has run, and the code cannot go on from there: what it gave is kept, or it would run again."""
+        claim, instance = held.claim, loaded.instance
+        for arrival in held.given:
+            answer = arrival.what
+            if arrival.row is None and isinstance(answer, Resolved):
+                now = Turned(max(loaded.clock(), instance.loop.now))
+                body = entries.dump([now, msgspec.structs.replace(answer, alone=True)])
+                await self._commits.ask(Commit(claim.lane, claim.seq, claim.execution, instance.position + 1, body))
+                return
+
+    async def _until_rest(self, held: Held, instance: Instance, arrivals: list[Arrival], clock: Clock) -> Verdict:
         claim = held.claim
         while True:
+            held.given = [] if instance.carries else arrivals
             turn = instance.turn(clock(), arrivals)
+            held.given = []
             in_place = instance.in_place
             made = await commit_of(self._lanes, claim, instance, turn, rests=not in_place)
             verdict = Verdict.HELD
@@ -159,19 +189,19 @@ class Flows:
                 verdict = await self._commits.ask(made)
                 if made.body is not None or made.restart is not None:
                     instance.position = made.n
-            if verdict is not Verdict.HELD or turn.again is not None or turn.ended is not None:
-                if verdict is Verdict.ASLEEP and turn.due is not None:
-                    self._worker.heart.due(turn.due)
-                return Verdict.STALE if verdict is Verdict.HELD else verdict
             if instance.entries >= LONG and instance.entries - len(turn.entries) < LONG:
                 log.warning(
                     "workflow %r has %s entries in its journal: let it continue_as_new now and then, since all of it "
                     "is read again after a crash", claim.key, f"{instance.entries:,}",
                 )  # fmt: skip
+            if verdict is not Verdict.HELD or turn.again is not None or turn.ended is not None:
+                if verdict is Verdict.ASLEEP and turn.due is not None:
+                    self._worker.heart.due(turn.due)
+                return Verdict.STALE if verdict is Verdict.HELD else verdict
             arrivals = await self._more(held, instance, in_place, turn.due, clock)
 
     async def _more(
-        self, held: Held, instance: Instance, in_place: list[Command], due: int | None, clock: Callable[[], int]
+        self, held: Held, instance: Instance, in_place: list[Command], due: int | None, clock: Clock
     ) -> list[Arrival]:
         """Run its steps; what they give, and what comes from outside meanwhile."""
         wanted = {command.number for command in in_place}
@@ -180,7 +210,8 @@ class Flows:
         for command in in_place:
             if command.kind is Kind.TRANSACTION:
                 await self._transact(held, instance, command, clock)
-                return held.arrived
+                arrived, held.arrived = held.arrived, []
+                return arrived
             if command.number not in held.steps:
                 task = asyncio.create_task(self._perform(held, instance, command, clock))
                 held.steps[command.number] = task
@@ -189,39 +220,36 @@ class Flows:
         if held.news or not in_place:
             held.news = False
             again = await self._loads.ask((held.claim.execution, instance.position))
-            if again.journal:
+            if again.journal or again.gone:
                 raise _Gone
+            clock.set(again.now)
             held.arrived += again.arrivals
         arrived, held.arrived = held.arrived, []
         return arrived
 
-    async def _perform(self, held: Held, instance: Instance, command: Command, clock: Callable[[], int]) -> None:
+    async def _perform(self, held: Held, instance: Instance, command: Command, clock: Clock) -> None:
         answer = await self._performer.perform(command, held.claim, instance)
-        held.steps.pop(command.number, None)
         held.arrived.append(Arrival(clock(), answer))
         held.ring()
 
-    async def _transact(self, held: Held, instance: Instance, command: Command, clock: Callable[[], int]) -> None:
+    async def _transact(self, held: Held, instance: Instance, command: Command, clock: Clock) -> None:
         """The step and its record in one transaction; what follows from it comes with the next turn."""
         claim = held.claim
         now = max(clock(), instance.loop.now)
         place = Commit(claim.lane, claim.seq, claim.execution, instance.position + 1)
-        tell = self._performer.telling(command, now)
-        call: Callable[..., Any] = command.call or _nothing
-        try:
-            body = await self._worker.store.run(transact, self._worker.id, place, call, tell)
-        except LookupError:
-            raise _Gone from None
+        do, tell = self._performer.transaction(command, now)
+        body = await self._worker.store.run(transact, self._worker.id, place, do, tell)
         if body is None:
             raise _Gone
         instance.position += 1
         instance.absorb(entries.load(body))
 
-    async def _load(self, held: Held) -> _Ready | None:
+    async def _load(self, held: Held) -> Ready | None:
         """The flow as it stands: from memory if it is there and nobody else has had it, else from its journal."""
         claim = held.claim
         held.news = False
         held.arrived.clear()
+        held.steps = {number: task for number, task in held.steps.items() if not task.done()}
         cached = self._cache.pop(claim.execution, None)
         found = await self._loads.ask((claim.execution, 0 if cached is None else cached.position))
         if cached is not None and (found.journal or found.last != cached.position):
@@ -230,11 +258,6 @@ class Flows:
             found = await self._loads.ask((claim.execution, 0))
         if found.gone:
             return None
-        began, at = found.now, time.monotonic()
-
-        def clock() -> int:
-            return began + int((time.monotonic() - at) * 1_000_000)
-
         instance = cached
         if instance is None:
             try:
@@ -246,9 +269,9 @@ class Flows:
                 await self._park(claim, error, found.parks)
                 return None
             instance.position = max((n for n, _ in found.journal), default=found.base)
-        return _Ready(instance, found.arrivals, clock, found.parks)
+        return Ready(instance, found.arrivals, Clock(found.now), found.parks)
 
-    async def _new(self, claim: Claim, found: _Loaded) -> Instance:
+    async def _new(self, claim: Claim, found: Loaded) -> Instance:
         start = Snapshot(claim.input) if found.snapshot is None else snapshot.load(found.snapshot)
         who = Identity(
             claim.execution, claim.key or claim.execution, claim.name, self._worker.namespace,
@@ -284,16 +307,16 @@ class Flows:
         )  # fmt: skip
         self._worker.heart.due_in(wait)
 
-    async def _load_many(self, rows: list[Row]) -> list[_Loaded | BaseException]:
+    async def _load_many(self, rows: list[Row]) -> list[Loaded | BaseException]:
         flows, journal, inbox = await persistently(self._worker.store.run, load, rows)
-        found = {row[0]: _Loaded(*row[1:]) for row in flows}
+        found = {row[0]: Loaded(*row[1:]) for row in flows}
         for execution, n, body in journal:
             if execution in found:
                 found[execution].journal.append((n, body))
         for execution, *row in inbox:
             if execution in found:
                 found[execution].arrivals.append(arrivals_of(row))
-        return [found.get(row[0]) or _Loaded.of_none() for row in rows]
+        return [found.get(row[0]) or Loaded.of_none() for row in rows]
 
     async def _write(self, commits: list[Commit]) -> list[Verdict | BaseException]:
         """Write turns. A database that is away is waited for, since the lease protects the claims."""
@@ -312,20 +335,43 @@ class Flows:
                     written = await self._worker.store.run(commit, self._worker.namespace, worker, rest)
                     verdicts.update(written)
                     rest = []
-            except EngineError as error:
+            except EngineUnavailable as error:
                 failures += 1
                 if worker != self._worker.id or self._worker.hopeless(failures):
                     raise
                 log.warning("cannot write turns, trying again: %s", error.message)
                 await asyncio.sleep(pause(failures))
-        self._worker.hub.done([c.execution for c in commits if c.seen or verdicts.get(c.seq) is Verdict.ENDED])
-        lanes = {birth.row[4] for c in commits for birth in c.births}
-        if lanes:
-            self._worker.hub.work(lanes)
+            except EngineError:
+                if len(commits) == 1:
+                    raise
+                return [await self._write_alone(c) for c in commits]  # one that is refused must not hold up the others
+        self._tell(commits, verdicts)
         return [verdicts.get(c.seq, Verdict.STALE) for c in commits]
 
-    def close(self) -> None:
+    async def _write_alone(self, c: Commit) -> Verdict | BaseException:
+        try:
+            return (await self._write([c]))[0]
+        except EngineError as error:
+            return error
+
+    def _tell(self, commits: list[Commit], verdicts: dict[int, Verdict]) -> None:
+        """Whoever waits in this process for what these turns did."""
+        hub = self._worker.hub
+        hub.done([c.execution for c in commits if c.seen or verdicts.get(c.seq) is Verdict.ENDED])
+        for c in commits:
+            for execution in c.stops:
+                hub.cancel(execution)
+        lanes = {birth.row[4] for c in commits for birth in c.births}
+        if any(c.ended or c.sends or c.stops for c in commits):
+            hub.work(())
+            hub.news(())
+        elif lanes:
+            hub.work(lanes)
+
+    async def close(self) -> None:
         """Let go of all that is kept in memory."""
+        await self._commits.drained()
+        await self._loads.drained()
         for instance in self._cache.values():
             with contextlib.suppress(Exception):
                 instance.close()
@@ -334,52 +380,6 @@ class Flows:
 
 class _Gone(Exception):
     """Another worker has it."""
-
-
-class _Loaded:
-    """A flow as the database has it."""
-
-    def __init__(
-        self, base: int, snapshot: bytes | None, parent: str | None, parks: int, now: int, last: int | None
-    ) -> None:
-        self.base = base
-        self.snapshot = snapshot
-        self.parent = parent
-        self.parks = parks
-        self.now = now
-        self.last = base if last is None else max(base, last)
-        self.journal: list[tuple[int, bytes]] = []
-        self.arrivals: list[Arrival] = []
-        self.gone = False
-
-    @classmethod
-    def of_none(cls) -> _Loaded:
-        """There is no such flow: it was ended from outside."""
-        nothing = cls(0, None, None, 0, 0, None)
-        nothing.gone = True
-        return nothing
-
-    @property
-    def version(self) -> int | None:
-        """The version it began with, if it has begun."""
-        if not self.journal:
-            return None
-        first = entries.load(self.journal[0][1])[0]
-        return first.version if isinstance(first, entries.Began) else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A flow that can take its turn."""
-
-    instance: Instance
-    arrivals: list[Arrival]
-    clock: Callable[[], int]
-    parks: int
-
-
-def _nothing(_: Any) -> None:
-    return None
 
 
 def _weight(c: Commit) -> int:

@@ -23,6 +23,8 @@ from semel.flow.instance import Instance
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
 
+Tell = Callable[[bytes | None, BaseException | None], bytes]
+
 
 def _is_async(fn: Any) -> bool:
     code = getattr(fn, "__code__", None)  # asking inspect about a plain function takes ten times as long
@@ -42,7 +44,7 @@ class Performer:
             attempt += 1
             enter(self._running(command, claim, instance, attempt))
             try:
-                output = command.write(await self._call(command.call or (lambda: None)))
+                output = command.write(await self._call(command.call or _nothing))
                 return Resolved(command.number, Status.COMPLETED.value, raw(output))
             except asyncio.CancelledError:
                 raise
@@ -68,14 +70,28 @@ class Performer:
         value = await self._worker.threads().run(copy_context(), call)
         return await value if inspect.isawaitable(value) else value
 
-    def telling(self, command: Command, now: int) -> Callable[[Any, BaseException | None], bytes]:
-        """Makes the row of the journal that says how a transaction went; called within it."""
+    def transaction(self, command: Command, now: int) -> tuple[Callable[[Any], Any], Tell]:
+        """What to do in a transaction, and what makes the row of the journal that says how it went.
 
-        def tell(value: Any, error: BaseException | None) -> bytes:
+        The result is encoded within: one that cannot be stored undoes what was written.
+        """
+        call: Callable[..., Any] = command.call or _nothing
+
+        def do(tx: Any) -> bytes | None:
+            try:
+                return command.write(call(tx))
+            except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # it must not take the writer along
+                raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+        def tell(output: bytes | None, error: BaseException | None) -> bytes:
             if error is None:
-                answer = Resolved(command.number, Status.COMPLETED.value, raw(command.write(value)), alone=True)
+                answer = Resolved(command.number, Status.COMPLETED.value, raw(output), alone=True)
             else:
                 answer = Resolved(command.number, Status.FAILED.value, error=describe(error), alone=True)
             return entries.dump([Turned(now), answer])
 
-        return tell
+        return do, tell
+
+
+def _nothing(*_: object) -> None:
+    return None

@@ -31,13 +31,14 @@ def execution(row: Row) -> Execution:
     (
         id_, kind, name, key, queue, priority, status, attempt, most, created, run_at, started, finished, retention,
         window, generation, previous, worker, progress, cancel, error, stripped,
+        parent,
     ) = row  # fmt: skip
     return Execution(
         id=id_, kind=kind, name=name, key=key, queue=queue, priority=priority, status=Status(status),
         attempt=attempt, max_attempts=most, created_at=from_micros(created), run_at=optional(run_at),
         started_at=optional(started), finished_at=optional(finished), retention=span(retention),
         window=span(window), generation=generation, previous_id=previous, worker=worker, progress=progress,
-        cancel_requested=bool(cancel), error=load_error(error), expired=bool(stripped),
+        cancel_requested=bool(cancel), error=load_error(error), expired=bool(stripped), parent_id=parent,
     )  # fmt: skip
 
 

@@ -110,7 +110,7 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
             verdicts[seq] = Verdict.HELD if seq in held else Verdict.ASLEEP
     good = [c for c in commits if c.seq in held and c not in missing]
     for name, lists in (
-        ("consume", [c.consumed for c in good]), ("publish", [c.published for c in good]),
+        ("consume", [c.consumed for c in good]), ("publish", [_last(c.published) for c in good]),
         ("deliver", [c.sends for c in good]), ("see", [c.seen for c in good]),
     ):  # fmt: skip
         if rows_of := [row for one in lists for row in one]:
@@ -136,6 +136,11 @@ def _row(c: Commit) -> Row:
     return (c.lane, c.seq, c.execution, c.n, c.body)
 
 
+def _last(rows: list[Row]) -> list[Row]:
+    """Of several values under a name the last one counts."""
+    return [(*key, value) for key, value in {row[:2]: row[2] for row in rows}.items()]
+
+
 def _already(missing: list[Commit]) -> Script[set[int]]:
     if not missing:
         return set()
@@ -144,10 +149,10 @@ def _already(missing: list[Commit]) -> Script[set[int]]:
 
 
 def _set_attributes(rows: list[Row]) -> Script[None]:
-    last = {(execution, name): value for execution, name, value in rows}
-    if kept := [(*key, value) for key, value in last.items() if value]:
+    last = _last(rows)
+    if kept := [row for row in last if row[2]]:
         yield Each("set_attributes", kept)
-    if gone := [key for key, value in last.items() if not value]:
+    if gone := [row[:2] for row in last if not row[2]]:
         yield Each("drop_attributes", gone)
 
 
@@ -290,6 +295,10 @@ def _rest(worker: int, commits: list[Commit], verdicts: dict[int, Verdict]) -> S
             verdicts[c.seq] = Verdict.ASLEEP
 
 
+class Moved(Exception):
+    """The journal is further than this worker knew: a reply was lost."""
+
+
 @procedure(Line.SETTLE)
 def transact(
     worker: int, c: Commit, do: Callable[[Any], Any], tell: Callable[[Any, BaseException | None], bytes]
@@ -300,7 +309,7 @@ def transact(
     value, error = (yield Work("transaction", do))[0]
     body = tell(value, error)
     if not (yield Each("record", [(c.lane, c.seq, c.execution, c.n, body)], (worker,))):
-        raise LookupError("the journal has moved on")  # nothing of this is kept
+        raise Moved  # nothing of this is kept
     return body
 
 

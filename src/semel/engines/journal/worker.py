@@ -282,6 +282,7 @@ class JournalWorker:
         self.hub.done([e.claim.execution for e in endings])
         if self._runs_flows and any(e.claim.parent or e.claim.key for e in final):
             self.hub.work(())  # a flow may have waited for one of them
+            self.hub.news(())
         for ending in again:
             self.heart.due_in(ending.retry_in or 0.0)
         with contextlib.suppress(EngineUnavailable):  # the results are in; others look by themselves before long
@@ -320,7 +321,7 @@ class JournalWorker:
         self.hub.on_due.remove(self.heart.due)
         self.hub.on_cancel.remove(self.heart.cancel_came)
         self.hub.on_news.remove(self.flows.news)
-        self.flows.close()
+        await self.flows.close()
         rows = [(claim.lane, claim.seq) for claim, _, _ in interrupted]
         if rows:
             await persistently(self.store.run, release, self.id, rows)

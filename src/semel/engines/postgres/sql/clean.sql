@@ -5,8 +5,14 @@ delete from semel_slip where id = any(array(
 returning executions
 
 -- name: fates
--- What decides the fate of finished executions. Rows: id.
-select x.id, x.key is not null and x.current, x.finished_at, x.retention, x.dedup_window, (select semel_now())
+-- What decides the fate of finished executions; the last: is a flow that asked for it, however far above, still open?
+-- Rows: id.
+select x.id, x.key is not null and x.current, x.finished_at, x.retention, x.dedup_window, (select semel_now()),
+       x.parent_id is not null and exists (
+         with recursive above (id) as (
+           select x.parent_id union all
+           select p.parent_id from above a join semel_execution p on p.id = a.id where p.parent_id is not null)
+         select from above a join semel_flow f on f.execution = a.id)
   from unnest($1::text[]) as o(id) join semel_execution x on x.id = o.id and x.finished_at is not null
 
 -- name: strip

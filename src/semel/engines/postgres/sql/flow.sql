@@ -218,7 +218,8 @@ select pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from 
 
 -- name: flow_kind
 -- What an execution is, and whether its flow has begun: (namespace, id).
-select x.kind, x.status, f.execution is not null, exists (select from semel_journal j where j.execution = x.id)
+select x.kind, x.status, f.execution is not null,
+       f.base > 0 or exists (select from semel_journal j where j.execution = x.id)
   from semel_execution x left join semel_flow f on f.execution = x.id where x.namespace = $1 and x.id = $2
 
 -- name: journal_of

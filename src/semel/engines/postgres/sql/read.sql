@@ -2,7 +2,7 @@
 -- One execution by id: (namespace, id).
 select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
        finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
-       stripped
+       stripped, parent_id
   from semel_executions where namespace = $1 and id = $2
 
 -- name: ids_like
@@ -13,7 +13,7 @@ select id from semel_execution where namespace = $1 and id >= $2 and id < $3 ord
 -- The newest execution under a key: (namespace, kind, key).
 select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
        finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
-       stripped
+       stripped, parent_id
   from semel_executions where namespace = $1 and kind = $2 and key = $3 and current
 
 -- name: outcome
@@ -33,7 +33,7 @@ select input, name from semel_execution where namespace = $1 and id = $2
 -- Executions newest first: (namespace, before id, queue, name, kind, status, limit); nulls match all.
 select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
        finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
-       stripped
+       stripped, parent_id
   from semel_executions
  where namespace = $1 and ($2::text is null or id < $2) and ($3::text is null or queue = $3)
    and ($4::text is null or name = $4) and ($5::text is null or kind = $5) and ($6::text is null or status = $6)
@@ -43,7 +43,7 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
 -- The same for executions that have not ended. PostgreSQL: goes back from the newest until there are enough.
 select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
        finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
-       stripped
+       stripped, parent_id
   from semel_executions
  where namespace = $1 and ($2::text is null or id < $2) and ($3::text is null or queue = $3)
    and ($4::text is null or name = $4) and ($5::text is null or kind = $5) and ($6::text is null or status = $6)
@@ -54,7 +54,7 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
 -- The same for executions that ended other than well; reads only those.
 select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
        finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
-       stripped
+       stripped, parent_id
   from semel_executions
  where namespace = $1 and ($2::text is null or id < $2) and ($3::text is null or queue = $3)
    and ($4::text is null or name = $4) and ($5::text is null or kind = $5) and status = $6
@@ -72,7 +72,7 @@ with recursive chain as (
 )
 select v.id, v.kind, v.name, v.key, v.queue, v.priority, v.status, v.attempt, v.max_attempts, v.created_at,
        v.run_at, v.started_at, v.finished_at, v.retention, v.dedup_window, v.generation, v.previous_id, v.worker,
-       v.progress, v.cancel_requested, v.error, v.stripped
+       v.progress, v.cancel_requested, v.error, v.stripped, v.parent_id
   from chain c join semel_executions v on v.id = c.id order by c.depth
 
 -- name: suppressed

@@ -163,7 +163,8 @@ update semel_flow set asleep = 0, due_at = null where execution in (
 
 -- name: flow_kind
 -- What an execution is, and whether its flow has begun: (namespace, id).
-select x.kind, x.status, f.execution is not null, exists (select 1 from semel_journal j where j.execution = x.id)
+select x.kind, x.status, f.execution is not null,
+       f.base > 0 or exists (select 1 from semel_journal j where j.execution = x.id)
   from semel_execution x left join semel_flow f on f.execution = x.id where x.namespace = ?1 and x.id = ?2
 
 -- name: journal_of

@@ -1,0 +1,66 @@
+"""A flow as the database has it, and as it is once it is in memory."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from semel.flow import entries
+from semel.flow.instance import Instance
+from semel.flow.turn import Arrival
+
+
+class Clock:
+    """The database's, in microseconds; between two looks at it this machine's own counts on."""
+
+    def __init__(self, now: int) -> None:
+        self.set(now)
+
+    def set(self, now: int) -> None:
+        """What the database says."""
+        self._now, self._at = now, time.monotonic()
+
+    def __call__(self) -> int:
+        return self._now + int((time.monotonic() - self._at) * 1_000_000)
+
+
+class Loaded:
+    """A flow as the database has it."""
+
+    def __init__(
+        self, base: int, snapshot: bytes | None, parent: str | None, parks: int, now: int, last: int | None
+    ) -> None:
+        self.base = base
+        self.snapshot = snapshot
+        self.parent = parent
+        self.parks = parks
+        self.now = now
+        self.last = base if last is None else max(base, last)
+        self.journal: list[tuple[int, bytes]] = []
+        self.arrivals: list[Arrival] = []
+        self.gone = False
+
+    @classmethod
+    def of_none(cls) -> Loaded:
+        """There is no such flow: it was ended from outside."""
+        nothing = cls(0, None, None, 0, 0, None)
+        nothing.gone = True
+        return nothing
+
+    @property
+    def version(self) -> int | None:
+        """The version it began with, if it has begun."""
+        if not self.journal:
+            return None
+        first = entries.load(self.journal[0][1])[0]
+        return first.version if isinstance(first, entries.Began) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A flow that can take its turn."""
+
+    instance: Instance
+    arrivals: list[Arrival]
+    clock: Clock
+    parks: int

@@ -1,0 +1,234 @@
+"""Cancelling reaches the code, which may clean up; terminating does not, and is at once."""
+
+import asyncio
+
+import pytest
+
+import semel
+from semel import Status
+from tests.world import World, ended, eventually, waits
+
+
+@pytest.mark.parametrize("cached", [0, 1000])
+async def test_it_reaches_finally_where_the_code_may_clean_up(world: World, cached: int) -> None:
+    app, did = world.app(), []
+
+    @app.task
+    async def undo(what: str) -> str:
+        did.append(what)
+        return what
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await ctx.execute_task(undo, "the order")
+            await ctx.step(did.append, "the rest")
+
+    async with world.worker(app, cached_workflows=cached):
+        handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+        assert await handle.cancel() is Status.RUNNING
+        assert await ended(handle) == "cancelled"
+    assert did == ["the order", "the rest"]
+    assert await handle.cancel() is Status.CANCELLED
+
+
+async def test_asked_again_it_still_cleans_up_in_peace(world: World) -> None:
+    app, did = world.app(), []
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(60)
+            did.append("cleaned up")
+
+    async with world.worker(app):
+        handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+        for _ in range(3):
+            assert await handle.cancel() is Status.RUNNING
+            await waits(handle)
+        await world.advance("61s")
+        assert await ended(handle) == "cancelled"
+    assert did == ["cleaned up"]
+
+
+async def test_code_may_turn_it_down(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> str:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            return "finished anyway"
+        return ""
+
+    async with world.worker(app, cached_workflows=0):
+        handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+        await handle.cancel()
+        assert await handle.result(timeout="20s") == "finished anyway"
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_the_task_it_waits_for_is_cancelled_too(world: World, begun: bool) -> None:
+    app, heard = world.app(), []
+
+    @app.task(queue="work")
+    async def work() -> None:
+        heard.append("began")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            heard.append("cancelled")
+            raise
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None:
+        await ctx.execute_task(work, task_id="t")
+
+    async with world.worker(app, queues=None if begun else ["default"], cached_workflows=0):
+        handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+        if begun:
+            await eventually(lambda: heard)
+        await handle.cancel()
+        assert await ended(handle) == "cancelled"
+        task = await app.find("t")
+        assert task is not None
+        assert await ended(task) == "cancelled"
+    assert heard == (["began", "cancelled"] if begun else [])
+
+
+async def test_one_that_has_not_begun_never_does(world: World) -> None:
+    app, runs = world.app(), []
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None:
+        runs.append(1)
+
+    handles = [
+        await app.start_workflow(flow, workflow_id="now"),
+        await app.start_workflow(flow, workflow_id="later", delay="1h"),
+    ]
+    assert [await handle.cancel() for handle in handles] == [Status.CANCELLED] * 2
+    async with world.worker(app):
+        await world.advance("2h")
+        await (await app.start_workflow(flow, workflow_id="other")).result(timeout="20s")
+    assert runs == [1]
+    assert await world.count("semel_flow") == 0
+
+
+async def test_cancelled_and_completed_at_the_same_time_it_is_one_of_both(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> str:
+        await ctx.step(asyncio.sleep, 0)
+        return "done"
+
+    async with world.worker(app):
+        handles = [await app.start_workflow(flow, workflow_id=f"k{n}") for n in range(20)]
+        answers = await asyncio.gather(*(handle.cancel() for handle in handles))
+        endings = [await ended(handle) for handle in handles]
+    assert set(endings) <= {"cancelled", "completed"}
+    for answer, ending in zip(answers, endings, strict=True):
+        assert answer is ending or answer is Status.RUNNING
+    assert await world.count("semel_ready") == 0
+
+
+async def test_a_step_that_runs_is_stopped(world: World) -> None:
+    app, heard = world.app(), []
+
+    async def hang() -> None:
+        heard.append("began")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            heard.append("stopped")
+            raise
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None:
+        await ctx.step(hang)
+
+    async with world.worker(app):
+        handle = await app.start_workflow(flow, workflow_id="k")
+        await eventually(lambda: heard)
+        await handle.cancel()
+        assert await ended(handle) == "cancelled"
+        await eventually(lambda: heard == ["began", "stopped"])
+
+
+@pytest.mark.parametrize("state", ["asleep", "running", "not begun", "delayed"])
+async def test_terminating_is_at_once(world: World, state: str) -> None:
+    app, heard = world.app(), []
+
+    async def hang() -> None:
+        heard.append("began")
+        await asyncio.Event().wait()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None:
+        try:
+            await (ctx.step(hang) if state == "running" else asyncio.sleep(3600))
+        except asyncio.CancelledError:
+            heard.append("cancelled")
+
+    async with world.worker(app, grace=0) if state in ("asleep", "running") else app:
+        handle = await app.start_workflow(flow, workflow_id="k", delay="1h" if state == "delayed" else None)
+        if state == "asleep":
+            await waits(handle)
+        elif state == "running":
+            await eventually(lambda: heard)
+        assert await handle.terminate("enough") is Status.CANCELLED
+        execution = await handle.describe()
+        assert (execution.status, execution.error.message) == ("cancelled", "enough")  # type: ignore[union-attr]
+        with pytest.raises(semel.TaskCancelled):
+            await handle.result(timeout="20s")
+        if state == "running":
+            await eventually(lambda: not world._workers[0].busy)
+        assert await handle.terminate() is Status.CANCELLED
+        for table in ("semel_flow", "semel_inbox", "semel_ready", "semel_later"):
+            assert await world.count(table) == 0
+    assert "cancelled" not in heard
+
+
+@pytest.mark.parametrize("how", ["terminated", "completed", "failed", "cancelled"])
+async def test_children_go_the_way_that_was_agreed(world: World, how: str) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def child(ctx: semel.Context) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ctx.publish("heard", True)
+
+    @app.workflow
+    async def parent(ctx: semel.Context) -> None:
+        for way in ("abandon", "cancel", "terminate"):
+            await ctx.start_workflow(child, workflow_id=way, on_parent_close=way)  # type: ignore[call-overload]
+        await ctx.wait_signal("end")
+        if how == "failed":
+            raise ValueError
+
+    async with world.worker(app, cached_workflows=0):
+        handle = await app.start_workflow(parent, workflow_id="p")
+        children = {}
+        for way in ("abandon", "cancel", "terminate"):
+            children[way] = await waits(await eventually(lambda way=way: app.find(way, kind="workflow")))
+        await waits(handle)
+        match how:
+            case "terminated":
+                await handle.terminate()
+            case "cancelled":
+                await handle.cancel()
+            case _:
+                await handle.signal("end")
+        assert await ended(handle) == ("cancelled" if how == "terminated" else how)
+        assert [await ended(children[way]) for way in ("cancel", "terminate")] == ["cancelled"] * 2
+        assert await children["abandon"].status() == "waiting"
+        assert await children["cancel"].published("heard") is True
+        assert await children["terminate"].published("heard") is None
