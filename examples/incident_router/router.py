@@ -1,0 +1,125 @@
+"""The router and the agent.
+
+    python -m examples.incident_router.router
+
+A schedule starts a router for each five minutes; a webhook kicks it in between. Router and agents are workflows: they
+decide. Reading metrics, asking the model and filing tickets are tasks: they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from rich import print
+
+import semel
+from examples.incident_router import incidents
+from examples.incident_router.incidents import Change
+from examples.incident_router.ports import Advice, FakeAgent, FakeSensors, FakeTickets, Outside
+
+app = semel.App()
+outside = Outside()
+
+BUCKET = 300
+LINGER = 60.0
+"""How long a router listens on after its bucket, so that no kick of the bucket meets one that is just ending."""
+COOLDOWN = 1800.0
+
+
+@app.task(retry=5, timeout="10s")
+async def read_metrics(scope: str) -> dict[str, float]:
+    return await outside.sensors.read(scope)
+
+
+@app.task(queue="agents", retry=3, timeout="5m")
+async def ask_agent(brief: str) -> Advice:
+    return await outside.agent.advise(brief, semel.effect_key("advise"))
+
+
+@app.task(retry=20)
+async def file_ticket(text: str) -> None:
+    await outside.tickets.file(text, semel.effect_key("file"))
+
+
+@app.workflow
+async def set_up(ctx: semel.Context) -> None:
+    await ctx.transaction(incidents.make_tables)
+
+
+@app.workflow
+async def route(ctx: semel.Context, scope: str, bucket: datetime) -> int:
+    """Look once, and again at every kick, until the bucket is over. How many agents it has called."""
+    ctx.search_attributes["scope"] = scope
+    until = bucket + timedelta(seconds=BUCKET + LINGER)
+    called = 0
+    while True:
+        called += await look(ctx, scope)
+        try:
+            await ctx.wait_signal("kick", timeout=max(0.0, (until - ctx.now()).total_seconds()))
+        except TimeoutError:
+            return called
+
+
+async def look(ctx: semel.Context, scope: str) -> int:
+    called = 0
+    for finding in incidents.evaluate(await ctx.execute_task(read_metrics, scope)):
+        change = await ctx.transaction(incidents.upsert_incident, scope, finding)
+        if change is not None:
+            id_ = f"agent:{change.incident}:{change.kind}:{change.sequence}"
+            await ctx.start_workflow(brief_agent, change, workflow_id=id_, on_parent_close="abandon")
+            called += 1
+    return called
+
+
+@app.workflow
+async def brief_agent(ctx: semel.Context, change: Change) -> str:
+    """Ask the model what to do about a change, unless it was asked about this incident a moment ago."""
+    ctx.search_attributes["incidentKey"] = change.incident
+    fresh = await ctx.transaction(incidents.claim_cooldown, change.incident, ctx.now().timestamp(), COOLDOWN)
+    if not fresh and not change.urgent:
+        return "cooling down"
+    brief = await ctx.transaction(incidents.describe_incident, change)
+    advice = await ctx.execute_task(ask_agent, brief, task_id=f"advise:{ctx.workflow_id}")
+    if advice.ticket is not None:
+        await ctx.execute_task(file_ticket, advice.ticket, task_id=f"ticket:{ctx.workflow_id}")
+    await ctx.transaction(incidents.record_decision, ctx.workflow_id, change.incident, advice.text)
+    return "briefed"
+
+
+async def kick(scope: str, now: datetime | None = None) -> semel.Handle[int]:
+    """Have the router of this bucket look: start it, tell it if it runs, start it again if it has ended.
+
+    For the schedule and for webhooks alike, as often as they like.
+    """
+    moment = now or datetime.now(UTC)
+    bucket = datetime.fromtimestamp(moment.timestamp() // BUCKET * BUCKET, UTC)
+    id_ = f"router:{scope}:{bucket:%Y-%m-%dT%H:%M}"
+    while True:
+        handle = await app.start_workflow(route, scope, bucket, workflow_id=id_, reuse="always")
+        if not handle.duplicate:
+            return handle  # it begins now, and sees what there is
+        try:
+            await handle.signal("kick")
+        except semel.WorkflowEnded:
+            continue
+        return handle
+
+
+async def main() -> None:
+    agent, sensors, tickets = FakeAgent(), FakeSensors(), FakeTickets()
+    outside.agent, outside.sensors, outside.tickets = agent, sensors, tickets
+    async with app, app.worker():
+        await (await app.start_workflow(set_up, workflow_id="set-up:incidents")).result()
+        for error_rate, briefs in ((7.0, 1), (7.5, 1), (25.0, 2), (0.1, 3)):
+            sensors.values["error_rate"] = error_rate
+            await kick("shop")
+            while len(agent.briefs) < briefs:
+                await asyncio.sleep(0.02)
+    for brief in agent.briefs:
+        print(brief)
+    print(f"{len(tickets.filed)} tickets")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

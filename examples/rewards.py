@@ -1,0 +1,85 @@
+"""A customer's rewards: an entity that lives for years and counts each message once.
+
+    python examples/rewards.py
+
+Points come from a shop that sends each message until it is acknowledged, so some come twice. The entity remembers keys
+for three days, at most ten thousand of them: its state stays small however long it lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import Any
+
+from rich import print
+
+import semel
+
+app = semel.App()
+mails: list[str] = []
+
+
+class Tier(enum.Enum):
+    BASIC = "basic"
+    GOLD = "gold"
+    PLATINUM = "platinum"
+
+
+def tier_for(points: int) -> Tier:
+    return Tier.PLATINUM if points >= 1_000 else Tier.GOLD if points >= 500 else Tier.BASIC
+
+
+@app.task
+async def congratulate(customer: str, tier: Tier) -> None:
+    mails.append(f"{customer} is {tier.value} now")
+
+
+@app.entity(window="3d", max_keys=10_000)
+class Rewards:
+    """One customer's points. The annotated attributes are the state."""
+
+    points: int = 0
+    tier: Tier = Tier.BASIC
+
+    @semel.handler
+    async def add_points(self, ctx: Any, points: int) -> int:
+        """The mail is asked for in the commit that counts the points: both, or neither."""
+        if points < 1:
+            raise ValueError(f"{points} points")
+        self.points += points
+        tier = tier_for(self.points)
+        if tier is not self.tier:
+            self.tier = tier
+            await ctx.enqueue(congratulate, ctx.entity_id, tier, task_id=f"tier:{ctx.entity_id}:{tier.value}")
+        return self.points
+
+    @semel.handler
+    async def leave(self, ctx: Any) -> None:
+        """Who comes back begins anew."""
+        ctx.end()
+
+    @semel.query
+    def status(self) -> str:
+        return f"{self.points} points, {self.tier.value}"
+
+    @semel.idle("730d")
+    async def lapse(self, ctx: Any) -> None:
+        """Points that nobody touches for two years are gone."""
+        self.points = 0
+        self.tier = Tier.BASIC
+
+
+async def main() -> None:
+    async with app, app.worker():
+        ada = app.entity(Rewards, "ada")
+        for order, points in (("o-1", 300), ("o-2", 300), ("o-2", 300), ("o-3", 500)):
+            print(order, await ada.ask("add-points", points, dedup_key=order))
+        print(await ada.query("status"))
+        while len(mails) < 2:
+            await asyncio.sleep(0.02)
+    print(mails)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
