@@ -35,23 +35,23 @@ def test_every_order_is_charged_once_also_by_a_second_run(tmp_path: Path) -> Non
     assert again.splitlines()[-1] == "15 requests, 0 calls to the provider, 0 charges"
 
 
-LAST_WORDS = {
+SAYS = {
     "order_saga": "'release o-3'\n]",
-    "approval": "dan reminder 2: e-2",
+    "approval": "too late\nOutcome(approved=False, by=None)",
     "cursor_collection": "09:00 8 new events\n09:05 0 new events",
     "rewards": "['ada is gold now', 'ada is platinum now']",
     "incident_router.router": "2 tickets",
 }
 
 
-@pytest.mark.parametrize("name", LAST_WORDS)
+@pytest.mark.parametrize("name", SAYS)
 def test_an_example_shows_itself(name: str, tmp_path: Path) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("SEMEL_")} | {"COLUMNS": "60", "NO_COLOR": "1"}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     script = [sys.executable, "-m", f"examples.{name}"]
     done = subprocess.run(script, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().endswith(LAST_WORDS[name]), done.stdout
+    assert SAYS[name] in done.stdout
 
 
 @pytest.fixture
