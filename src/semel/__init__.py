@@ -23,6 +23,7 @@ from semel.errors import (
     NotEncodable,
     NotFound,
     NotRedrivable,
+    NotResettable,
     OutcomeError,
     OutsideTask,
     PayloadTooLarge,
@@ -47,6 +48,7 @@ if typing.TYPE_CHECKING:
     from semel.entities import Ref
     from semel.flow.context import Child, Context, EntityContext
     from semel.flow.history import Event
+    from semel.flow.replaying import Replayed
     from semel.handle import Handle
 else:
     # These bring event loops and database drivers. They are imported when first asked for, so that
@@ -60,6 +62,7 @@ else:
         "Event": "semel.flow.history",
         "Handle": "semel.handle",
         "Ref": "semel.entities",
+        "Replayed": "semel.flow.replaying",
         "Running": "semel.define.context",
         "Task": "semel.define.task",
         "Workflow": "semel.define.workflow",
@@ -114,10 +117,12 @@ __all__ = [
     "NotEncodable",
     "NotFound",
     "NotRedrivable",
+    "NotResettable",
     "OutcomeError",
     "OutsideTask",
     "PayloadTooLarge",
     "Ref",
+    "Replayed",
     "ResultExpired",
     "ResultPending",
     "Retry",

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from semel.admitting import Batch, answer
 from semel.contract.decision import Admit
-from semel.contract.durations import Duration
+from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_key, check_name
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate
@@ -32,6 +32,8 @@ from semel.engine.requests import request, workflow_request
 from semel.engines.opening import Opener
 from semel.entities import Ref
 from semel.errors import InvalidValue, NotFound, NotRedrivable
+from semel.flow import recording
+from semel.flow.replaying import Replayed, try_replay
 from semel.handle import Handle
 from semel.settings import load, read_worker
 
@@ -214,7 +216,7 @@ class App(Definitions):
 
     async def list(
         self, *, status: Status | str | None = None, queue: str | None = None, name: str | None = None,
-        before: str | None = None, limit: int = 50,
+        kind: str | None = None, before: str | None = None, limit: int = 50,
     ) -> Sequence[Execution]:  # fmt: skip
         """Executions, newest first; for the next page pass the last id as `before`."""
         if not 1 <= limit <= 1000:
@@ -223,7 +225,31 @@ class App(Definitions):
             wanted = None if status is None else Status(status)
         except ValueError:
             raise InvalidValue(f"status={status!r}: there are {', '.join(Status)}.") from None
-        return await self.engine.executions(Filter(wanted, queue, name, None, before, limit))
+        return await self.engine.executions(Filter(wanted, queue, name, kind, before, limit))
+
+    async def replay(
+        self, *, status: Status | str | None = None, name: str | None = None, since: Duration | None = None,
+        limit: int = 1000, progress: Callable[[int, int], None] = lambda done, of: None,
+    ) -> Sequence[Replayed]:  # fmt: skip
+        """Run the code of this app against what its workflows have recorded: would they go on, or be parked?
+
+        The newest `limit` of them, begun within `since`. Nothing is written, and no step or task runs.
+        """
+        found = await _own_workflows(self, status, name, since, limit)
+        answers = []
+        for done, execution in enumerate(found, 1):
+            past = await self.engine.past(execution.id)
+            if past is not None and past.input is not None:
+                answers.append(try_replay(self.tasks, self.settings, past))
+            progress(done, len(found))
+        return answers
+
+    def replay_history(self, text: str | bytes) -> Replayed:
+        """The same for one history that `handle.export()` or `semel workflows export` made. Needs no database.
+
+        For tests: `assert app.replay_history(path.read_text()).ok`. InvalidValue: the text is no history.
+        """
+        return try_replay(self.tasks, self.settings, recording.load(text))
 
     async def redrive(self, id: str) -> Handle[Any]:
         """Run a failed, cancelled or timed-out execution again, as a new one; the old one stays in history."""
@@ -319,3 +345,22 @@ class App(Definitions):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _own_workflows(
+    app: App, status: Status | str | None, name: str | None, since: Duration | None, limit: int
+) -> list[Execution]:
+    """Those that this app has the code of, newest first."""
+    if limit < 1:
+        raise InvalidValue(f"limit={limit!r}: give a whole number from 1 up.")
+    oldest = None if since is None else datetime.now(UTC) - parse_duration(since, "since")
+    found: list[Execution] = []
+    before = None
+    while len(found) < limit:
+        page = await app.list(kind="workflow", status=status, name=name, before=before, limit=1000)
+        young = [e for e in page if oldest is None or e.created_at >= oldest]
+        found += [e for e in young if isinstance(app.tasks.get(e.name), Workflow)]
+        if len(young) < 1000:
+            break
+        before = page[-1].id
+    return found[:limit]

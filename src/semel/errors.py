@@ -21,6 +21,7 @@
     │   └── ResultPending           R05  still running when result(timeout=...) ran out
     ├── NotFound                    X01  no such execution, key or task
     ├── NotRedrivable               X02  redrive() of something that did not fail
+    ├── NotResettable               X03  reset() to where a workflow cannot go back to
     ├── OutsideTask                 T01  current() or effect_key() where no task runs
     ├── NonDeterminism              W01  workflow code does not do what its journal says it did
     ├── Forbidden                   W02  workflow code did something that belongs in a task
@@ -201,6 +202,12 @@ class NotRedrivable(SemelError):
     """Only a failed, cancelled or timed-out execution whose key is free can be run again."""
 
     code = "SEMEL-X02"
+
+
+class NotResettable(SemelError):
+    """A workflow can go back only to a commit of its current run, while it is the newest under its key."""
+
+    code = "SEMEL-X03"
 
 
 class OutsideTask(SemelError, RuntimeError):

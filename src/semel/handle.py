@@ -10,9 +10,12 @@ from semel.contract.keys import check_key, check_name
 from semel.contract.lifecycle import Status
 from semel.contract.records import Execution
 from semel.define.entity import Entity
+from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
-from semel.engine.protocol import Outcome
+from semel.engine.protocol import Outcome, Past
 from semel.errors import NotFound, ResultPending, WorkflowEnded
+from semel.flow import recording
+from semel.flow.fork import commit_before
 from semel.flow.history import Event, tell_history
 
 if TYPE_CHECKING:
@@ -114,7 +117,29 @@ class Handle(Generic[T_co]):
 
     async def history(self) -> list[Event]:
         """What happened to the workflow, since it last continued as new."""
-        return tell_history(await self._app.engine.journal(self.id))
+        past = await self._past()
+        return tell_history(past.commits, past.base + 1)
+
+    async def export(self) -> str:
+        """Its history as JSON, to be replayed against other code with `app.replay_history(text)`."""
+        return recording.dump(await self._past())
+
+    async def reset(self, to: int | str) -> Handle[T_co]:
+        """Let a workflow go on from before the answer to a command, as a new execution under the same id.
+
+        `to` is the number of a command, its name (the last one of that name), or "row:7" to keep a journal up to its
+        row 7. What the journal holds up to there is not run again; effect keys stay. If this one has not ended, it
+        does. NotResettable says why not.
+        """
+        fresh = new_id()
+        await self._app.engine.reset(self.id, fresh, commit_before(await self._past(), to))
+        return Handle(self._app, fresh, name=self.name, key=self.key, duplicate=False)
+
+    async def _past(self) -> Past:
+        past = await self._app.engine.past(self.id)
+        if past is None:
+            raise NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")
+        return past
 
     def _live(self, status: Status | None) -> None:
         if status is None:

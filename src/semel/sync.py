@@ -15,6 +15,7 @@ from semel.contract.records import Execution, Explanation
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.flow.history import Event
+from semel.flow.replaying import Replayed
 from semel.handle import Handle
 
 if TYPE_CHECKING:
@@ -75,6 +76,14 @@ class SyncHandle(Generic[T_co]):
     def history(self) -> list[Event]:
         """See Handle.history."""
         return self._face.wait(self._handle.history())
+
+    def export(self) -> str:
+        """See Handle.export."""
+        return self._face.wait(self._handle.export())
+
+    def reset(self, to: int | str) -> SyncHandle[T_co]:
+        """See Handle.reset."""
+        return SyncHandle(self._face, self._face.wait(self._handle.reset(to)))
 
 
 class SyncApp:
@@ -154,6 +163,10 @@ class SyncApp:
     def redrive(self, id: str) -> SyncHandle[Any]:
         """See App.redrive."""
         return SyncHandle(self, self.wait(self._app.redrive(id)))
+
+    def replay(self, **which: Any) -> Sequence[Replayed]:
+        """See App.replay."""
+        return self.wait(self._app.replay(**which))
 
     def explain(self, key: str, *, kind: str = "task") -> Explanation:
         """See App.explain."""

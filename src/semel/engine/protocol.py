@@ -78,6 +78,27 @@ class Outcome(Struct, frozen=True):
     expired: bool
 
 
+class Past(Struct, frozen=True):
+    """All that a workflow can be run again from: who it is, how its run began, and what was written since."""
+
+    id: str
+    name: str
+    key: str
+    namespace: str
+    queue: str
+    generation: int
+    seed: str
+    """The execution that its dice were first thrown for; another one than `id` after a reset."""
+    parent: str | None
+    input: bytes | None
+    """None: past its retention."""
+    snapshot: bytes | None = None
+    """What its run began with, if it has continued as new."""
+    base: int = 0
+    """The number of the last commit before this run; those up to it are gone."""
+    commits: tuple[bytes, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Which executions to list; None matches all. Newest first, older than `before`."""
@@ -206,8 +227,14 @@ class Engine(Protocol):
     async def attributes(self, id: str) -> dict[str, str]:
         """The search attributes of a workflow."""
 
-    async def journal(self, id: str) -> list[bytes]:
-        """What happened to a workflow, in the order of its commits, since it last continued as new."""
+    async def past(self, id: str) -> Past | None:
+        """What happened to a workflow since it last continued as new. None: no such execution."""
+
+    async def reset(self, id: str, new_id: str, commit: int) -> None:
+        """Let a workflow go on from one of its commits, as a new execution under the same key; the old one ends.
+
+        All or nothing. NotFound, or NotResettable which says why.
+        """
 
     async def redrive(self, id: str, new_id: str) -> str | None:
         """Run a failed execution again as a new one. None if it did not fail, or its key has moved on."""

@@ -34,8 +34,19 @@ class Kind(StrEnum):
 
 
 ONCE = Retry(max_attempts=1)
+NO_ANSWER = frozenset({Kind.ENQUEUE, Kind.PUBLISH, Kind.ATTRIBUTE, Kind.PATCH, Kind.SEND, Kind.CANCEL})
+"""Done with the commit that holds them."""
+RESULT_OF = "result "
+"""How the mark of waiting for a child that was started before begins."""
 IN_PLACE = frozenset({Kind.STEP, Kind.TRANSACTION})
 """Run by the worker that holds the workflow, once the command is on disk."""
+
+
+def key_in(kind: str, mark: str) -> str | None:
+    """The key in the mark of a task or of a child workflow, if it has one."""
+    if kind not in (Kind.TASK, Kind.WORKFLOW):
+        return None
+    return mark.removeprefix(RESULT_OF) if mark.startswith(RESULT_OF) else mark.rpartition("#")[0] or None
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.engine.requests import request, workflow_request
 from semel.errors import InvalidValue
-from semel.flow.commands import Command, Kind
+from semel.flow.commands import RESULT_OF, Command, Kind
 from semel.flow.control import ContinueAsNew
 from semel.flow.steps import reader_of, step_of
 from semel.flow.turn import Ended
@@ -40,9 +40,10 @@ class Context:
         self._instance = instance
         self.workflow_id = instance.who.key
         """The id it was started under."""
-        self.run_id = f"{instance.who.id}.{instance.run}"
+        self.execution_id = instance.who.seed or instance.who.id
+        """The execution; after a reset still the first one, since the journal may hold it."""
+        self.run_id = f"{self.execution_id}.{instance.run}"
         """This run of it; another one after `continue_as_new`."""
-        self.execution_id = instance.who.id
         self.parent_workflow_id = instance.who.parent
         """The execution id of the workflow that started it, if one did."""
         self.scheduled_for: datetime | None = None
@@ -255,7 +256,7 @@ class Child(Generic[R_co]):
         """Wait for its end."""
         started = self._started
         value: R_co = await self._instance.ask(
-            Command(Kind.WORKFLOW, started.name, f"result {self.key}", ref=self.id, read=started.read)
+            Command(Kind.WORKFLOW, started.name, f"{RESULT_OF}{self.key}", ref=self.id, read=started.read)
         )
         return value
 

@@ -10,6 +10,7 @@ from typing import Any
 from semel.codec import decode_plain
 from semel.contract.times import from_micros
 from semel.flow import entries
+from semel.flow.commands import key_in
 from semel.flow.entries import Asked, Began, Dropped, Entry, Fired, Resolved, Signalled, Stopped, Turned, stored
 
 
@@ -29,6 +30,8 @@ class Event:
     status: str = ""
     value: Any = None
     ref: str | None = None
+    key: str | None = None
+    """The id that a task or a child workflow was asked for under."""
 
 
 def tell_history(rows: Iterable[bytes], first: int = 1) -> list[Event]:
@@ -56,7 +59,7 @@ def _event(row: int, at: datetime, entry: Entry, asked: dict[int, Asked]) -> Eve
             if kind == "timer":
                 due = from_micros(int(mark))
                 return Event(row, at, "asked", number, kind, name, value=due.isoformat())
-            return Event(row, at, "asked", number, kind, name, ref=ref)
+            return Event(row, at, "asked", number, kind, name, ref=ref, key=key_in(kind, mark))
         case Resolved(number, status, output, error, ref):
             value = decode_plain(stored(output)) if error is None else f"{error.type}: {error.message}"
             kind, name = _of(asked.get(number))

@@ -9,7 +9,7 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
@@ -19,7 +19,7 @@ from semel.define.workflow import Workflow
 from semel.engine.outcomes import describe
 from semel.errors import NonDeterminism, SemelError
 from semel.flow.answers import answer, hand
-from semel.flow.commands import IN_PLACE, Command, Kind
+from semel.flow.commands import IN_PLACE, NO_ANSWER, Command, Kind
 from semel.flow.compare import alike, difference, refused, same
 from semel.flow.context import Context
 from semel.flow.control import ContinueAsNew
@@ -46,7 +46,6 @@ from semel.flow.turn import Arrival, Ended, Identity, Turn
 from semel.settings import Settings
 
 keep_order()
-_NO_ANSWER: Final = frozenset({Kind.ENQUEUE, Kind.PUBLISH, Kind.ATTRIBUTE, Kind.PATCH, Kind.SEND, Kind.CANCEL})
 
 
 class Instance:
@@ -89,7 +88,7 @@ class Instance:
         """The time of this turn, which workflow time follows as soon as something happens in it."""
 
     def _salt(self) -> int:
-        digest = hashlib.blake2b(f"{self.who.id}:{self.run}".encode(), digest_size=7).digest()
+        digest = hashlib.blake2b(f"{self.who.seed or self.who.id}:{self.run}".encode(), digest_size=7).digest()
         return int.from_bytes(digest, "big")
 
     @property
@@ -279,7 +278,7 @@ class Instance:
         self._issue(Asked(command.number, command.kind, command.name, command.mark, command.ref), command)
         if self._mismatch is not None:
             return future  # never to be resolved: the code stops here
-        if command.kind in _NO_ANSWER:
+        if command.kind in NO_ANSWER:
             future.set_result(None)
             return future
         self.pending[command.number] = command

@@ -23,6 +23,8 @@ class Identity:
     generation: int
     input: bytes
     parent: str | None = None
+    seed: str = ""
+    """What dice and ids in it come from; stays when it is reset, where `id` changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,13 @@ from semel.engine.protocol import (
     Finding,
     Message,
     Outcome,
+    Past,
     QueueState,
     Start,
     Worker,
     WorkerState,
 )
-from semel.engines.journal import cleaning, control, mailing, migrating, reading
+from semel.engines.journal import cleaning, control, mailing, migrating, reading, resetting
 from semel.engines.journal.admission import Admissions
 from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.hub import Hub
@@ -213,10 +214,18 @@ class JournalEngine:
         await self.open()
         return await persistently(self._store.run, reading.attributes, id)
 
-    async def journal(self, id: str) -> list[bytes]:
+    async def past(self, id: str) -> Past | None:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, reading.journal_of, self._namespace, id)
+        return await persistently(self._store.run, reading.past, self._namespace, id)
+
+    async def reset(self, id: str, new_id: str, commit: int) -> None:
+        """See Engine."""
+        await self.open()
+        await self._store.run(resetting.reset, self._namespace, id, new_id, commit)
+        self._hub.done([id])
+        self._hub.news([id])
+        self._hub.work(())
 
     async def redrive(self, id: str, new_id: str) -> str | None:
         """See Engine."""

@@ -275,7 +275,8 @@ class Flows:
         start = Snapshot(claim.input) if found.snapshot is None else snapshot.load(found.snapshot)
         who = Identity(
             claim.execution, claim.key or claim.execution, claim.name, self._worker.namespace,
-            self._worker.intake.queue_of(claim.lane), claim.generation, claim.input, found.parent,
+            self._worker.intake.queue_of(claim.lane), claim.generation, claim.input, claim.parent,
+            claim.root,
         )  # fmt: skip
         if claim.kind == "entity":
             return await self._actor(claim.execution, who, start)

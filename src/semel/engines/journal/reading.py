@@ -10,9 +10,11 @@ from semel.contract.decision import Reason
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Suppressed
 from semel.contract.times import from_micros, optional, span
-from semel.engine.protocol import Filter, Outcome
+from semel.engine.protocol import Filter, Outcome, Past
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
 
+SNAPSHOT = 0
+"""The token of the row of a journal that holds what the last run of an ended flow began with."""
 _DEAD = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
 
 
@@ -133,7 +135,25 @@ def attributes(id_: str) -> Script[dict[str, str]]:
     return dict(map(tuple, rows))
 
 
-@procedure(Line.READ, atomic=True)
-def journal_of(namespace: str, id_: str) -> Script[list[bytes]]:
-    """The rows of a journal."""
-    return [bytes(row[1]) for row in (yield Ask("journal_of", (namespace, id_)))]
+@procedure(Line.READ)
+def past(namespace: str, id_: str) -> Script[Past | None]:
+    """All that a flow can be run again from."""
+    while True:
+        head = yield Ask("past", (namespace, id_))
+        if not head:
+            return None
+        name, key, queue, generation, root, parent, input_, base, snapshot = head[0]
+        rows = [(n, token, bytes(body)) for n, token, body in (yield Ask("journal_of", (id_,)))]
+        if rows and rows[0][1] == SNAPSHOT:
+            (base, _, snapshot), *rows = rows
+        if not rows or rows[0][0] == (base or 0) + 1:
+            break
+        # It continued as new between the two statements; look again.
+    return Past(
+        id_, name, key or id_, namespace, queue, generation, root, parent, _bytes(input_), _bytes(snapshot), base or 0,
+        tuple(body for _, _, body in rows),
+    )  # fmt: skip
+
+
+def _bytes(data: bytes | None) -> bytes | None:
+    return None if data is None else bytes(data)

@@ -123,7 +123,7 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
     yield from _bear(namespace, good)
     for c in good:
         for execution, command in c.joins:
-            yield from _join(namespace, c.execution, command, execution)
+            yield from join(namespace, c.execution, command, execution)
     ending = yield from _not_for_nothing([c for c in good if c.ended is not None])
     yield from _end(namespace, worker, ending, verdicts)
     if restarts := [(c.execution, c.base, c.restart) for c in good if c.restart is not None]:
@@ -208,12 +208,13 @@ def _born(new: set[str], births: list[tuple[str, Birth]]) -> Script[None]:
     bound = [(b.row[0], b.on_close) for _, b in births if b.row[0] in new and b.on_close is not None]
     if bound:
         yield Each("bind_children", bound)
-    started = [_started(flow, b.command, b.row[0]) for flow, b in births if b.row[0] in new and b.waits is False]
-    if started:
-        yield Each("deliver", started)
+    begun = [started(flow, b.command, b.row[0]) for flow, b in births if b.row[0] in new and b.waits is False]
+    if begun:
+        yield Each("deliver", begun)
 
 
-def _started(flow: str, command: int, id_: str) -> Row:
+def started(flow: str, command: int, id_: str) -> Row:
+    """A row for the inbox: what was to be started has begun, as this execution."""
     return (flow, "done", "started", str(command), msgspec.json.encode(id_), None)
 
 
@@ -242,9 +243,9 @@ def _decide(namespace: str, flow: str, birth: Birth) -> Script[None]:
                 reason = Reason.JOINED if isinstance(decision, Join) else Reason.REPLAYED
                 yield Each("count_duplicates", [(prior_id, reason.value, 1, at, at)])
                 if birth.waits:
-                    yield from _join(namespace, flow, birth.command, prior_id)
+                    yield from join(namespace, flow, birth.command, prior_id)
                 elif birth.waits is False:
-                    yield Each("deliver", [_started(flow, birth.command, prior_id)])
+                    yield Each("deliver", [started(flow, birth.command, prior_id)])
                 return
             case Refuse(reason=reason):
                 yield Each("count_duplicates", [(prior_id, reason.value, 1, at, at)])
@@ -258,7 +259,7 @@ def _decide(namespace: str, flow: str, birth: Birth) -> Script[None]:
     yield Each("deliver", [(flow, "done", Status.FAILED.value, str(birth.command), None, error)])
 
 
-def _join(namespace: str, flow: str, command: int, execution: str) -> Script[None]:
+def join(namespace: str, flow: str, command: int, execution: str) -> Script[None]:
     """Wait for the end of an execution, which may be over already."""
     if (yield Ask("add_waiter", (execution, _waiter(flow, command)))):
         return

@@ -139,7 +139,12 @@ delete from semel_journal where (execution, n) in (
    cross join semel_journal j on j.execution = o.value ->> 0 and j.n <= o.value ->> 1)
 
 -- name: close_flows
--- Flows that have ended take nothing in any more. Rows: execution.
+-- Flows that have ended take nothing in any more. What their last run began with stays, before the first row of its
+-- journal and with token 0. Rows: execution.
+insert into semel_journal (execution, n, token, body)
+select f.execution, f.base, 0, f.snapshot from json_each(?1) o
+ cross join semel_flow f on f.execution = o.value ->> 0 and f.snapshot is not null where true
+on conflict do nothing;
 delete from semel_flow where execution in (select value ->> 0 from json_each(?1));
 delete from semel_inbox where execution in (select value ->> 0 from json_each(?1))
 
@@ -167,15 +172,15 @@ select x.kind, x.status, f.execution is not null,
        f.base > 0 or exists (select 1 from semel_journal j where j.execution = x.id)
   from semel_execution x left join semel_flow f on f.execution = x.id where x.namespace = ?1 and x.id = ?2
 
--- name: journal_of
--- The journal of an execution, in order: (namespace, id).
-select j.n, j.body from semel_execution x join semel_journal j on j.execution = x.id
- where x.namespace = ?1 and x.id = ?2 order by j.n
+-- name: past
+-- Who a flow is, and what its run began with: (namespace, id). The last two are empty once it has ended.
+select x.name, x.key, l.queue, x.generation, coalesce(x.root_id, x.id), x.parent_id, x.input, f.base, f.snapshot
+  from semel_execution x join semel_lane l on l.id = x.lane left join semel_flow f on f.execution = x.id
+ where x.namespace = ?1 and x.id = ?2
 
--- name: copy_journal
--- The first rows of a journal become those of another execution: (from, to, last row, token).
-insert into semel_journal (execution, n, token, body)
-select ?2, j.n, ?4, j.body from semel_journal j where j.execution = ?1 and j.n <= ?3
+-- name: journal_of
+-- The journal of an execution, in order: (id). A row with token 0 is no row, see close_flows.
+select n, token, body from semel_journal where execution = ?1 order by n
 
 -- name: forget_flows
 -- All that is known of flows that are past their retention. Rows: id.

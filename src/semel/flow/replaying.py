@@ -1,0 +1,69 @@
+"""Would this code go on with that history? Runs workflow code against a journal; nothing is written or performed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semel.define.registry import Registry
+from semel.engine.protocol import Past
+from semel.errors import Forbidden, InvalidValue, NonDeterminism, SemelError
+from semel.flow import entries, snapshot
+from semel.flow.entries import Began
+from semel.flow.instance import Instance
+from semel.flow.snapshot import Snapshot
+from semel.flow.turn import Identity
+from semel.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How one history went with the code of today."""
+
+    id: str
+    name: str
+    key: str
+    error: str = ""
+    """Why it would be parked; empty if it would go on."""
+    expected: str = ""
+    """What its journal says."""
+    found: str = ""
+    """What the code does instead."""
+    where: str = ""
+    """The line of the code, as file:line."""
+
+    @property
+    def ok(self) -> bool:
+        """Would it go on?"""
+        return not self.error
+
+
+def replay(registry: Registry, settings: Settings, past: Past) -> None:
+    """Do again what a history says. NonDeterminism, Forbidden, NotFound and their kin: it would be parked."""
+    if past.input is None:
+        raise InvalidValue(f"workflow {past.key!r} ({past.id}) is past its retention: its input is gone.")
+    history = [entry for body in past.commits for entry in entries.load(body)]
+    first = history[0] if history else None
+    workflow = registry.workflow(past.name, first.version if isinstance(first, Began) else None)
+    who = Identity(
+        past.id, past.key, past.name, past.namespace, past.queue, past.generation, past.input, past.parent, past.seed
+    )
+    start = Snapshot(past.input) if past.snapshot is None else snapshot.load(past.snapshot)
+    instance = Instance(workflow, who, settings, start)
+    try:
+        instance.replay(history)
+        instance.turn(0)  # what comes next is not performed; it shows whether the last line was allowed
+    finally:
+        instance.close()
+
+
+def try_replay(registry: Registry, settings: Settings, past: Past) -> Replayed:
+    """The same as an answer instead of an error."""
+    try:
+        replay(registry, settings, past)
+    except NonDeterminism as error:
+        return Replayed(past.id, past.name, past.key, error.message, error.expected, error.found, error.where)
+    except Forbidden as error:
+        return Replayed(past.id, past.name, past.key, error.message, found=error.what, where=error.where)
+    except (SemelError, RuntimeError) as error:
+        return Replayed(past.id, past.name, past.key, str(error))
+    return Replayed(past.id, past.name, past.key)
