@@ -66,17 +66,16 @@ class Intake:
 
     def concerns(self, lanes: Iterable[int]) -> bool:
         """Is one of these ours, or new to us? No lanes means: some lane."""
-        mentioned = False
+        mentioned = ours = False
         for lane in lanes:
             mentioned = True
             if lane in self._lanes:
-                return True
-            if lane not in self._foreign:
+                ours = True
+            elif lane not in self._foreign:
                 self._foreign.add(lane)  # until the next refresh says otherwise
-                self._stale = True
-                return True
+                self._stale = ours = True
         self._stirred = self._stirred or not mentioned
-        return not mentioned
+        return ours or not mentioned
 
     async def refresh(self) -> None:
         """Read lanes and limits anew."""
