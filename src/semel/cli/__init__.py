@@ -20,9 +20,11 @@ from semel.cli.listing import list_executions
 from semel.cli.migrate import migrate
 from semel.cli.queues import queues
 from semel.cli.redrive import redrive
+from semel.cli.replay import replay
 from semel.cli.show import show
 from semel.cli.worker import worker
 from semel.cli.workers import workers
+from semel.cli.workflows import workflows
 
 cli = typer.Typer(
     name="semel",
@@ -40,12 +42,14 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "list": list_executions, "show": show, "explain": explain, "queues": queues, "workers": workers,
         "doctor": doctor, "check": check,
     },
-    "Act": {"cancel": cancel, "redrive": redrive, "clean": clean},
+    "Act": {"cancel": cancel, "redrive": redrive, "clean": clean, "replay": replay},
 }  # fmt: skip
 
 for panel, commands in COMMANDS.items():
     for name, command in commands.items():
         cli.command(name, rich_help_panel=panel, epilog=EPILOG)(command)
+
+cli.add_typer(workflows, rich_help_panel="Groups")
 
 
 def _version(wanted: bool) -> None:

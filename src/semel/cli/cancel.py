@@ -27,6 +27,6 @@ async def cancel(
     elif had_ended:
         paper.line(f"{handle.id} had ended before: {status}.")
     else:
-        paper.line(f"{handle.id} is {status}: its worker has been asked to stop it.")
+        paper.line(f"{handle.id} is {status}: it has been asked to stop.")
         paper.next("show", handle.id)
     return Exit.CONFLICT if had_ended else Exit.OK

@@ -16,7 +16,9 @@ from semel.errors import (
     InputError,
     NotFound,
     NotRedrivable,
+    NotResettable,
     SemelError,
+    WorkflowEnded,
 )
 
 
@@ -30,6 +32,7 @@ class Exit(IntEnum):
     CONFLICT = 4
     UNAVAILABLE = 5
     FINDINGS = 6
+    DIFFERS = 7
 
 
 MEANING = {
@@ -40,6 +43,7 @@ MEANING = {
     Exit.CONFLICT: "conflict: the key is taken, or the state does not allow it",
     Exit.UNAVAILABLE: "the database is away, or wants: semel migrate",
     Exit.FINDINGS: "semel check found something",
+    Exit.DIFFERS: "recorded histories do not replay with this code",
 }
 
 EPILOG = "\n".join(["\b", "Exit codes:", *(f"  {code.value}  {text}" for code, text in MEANING.items())])
@@ -51,6 +55,8 @@ _CODES: tuple[tuple[type[SemelError], Exit], ...] = (
     (NotFound, Exit.NOT_FOUND),
     (Duplicate, Exit.CONFLICT),
     (NotRedrivable, Exit.CONFLICT),
+    (NotResettable, Exit.CONFLICT),
+    (WorkflowEnded, Exit.CONFLICT),
     (EngineError, Exit.UNAVAILABLE),
 )
 

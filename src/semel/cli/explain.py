@@ -8,7 +8,8 @@ import typer
 
 from semel import App, Explanation, Status
 from semel.cli.exits import Exit
-from semel.cli.paper import Paper, as_data, plain
+from semel.cli.listing import Kind
+from semel.cli.paper import Paper, as_data, note, plain
 from semel.cli.verb import database_verb
 
 _RELEASED = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
@@ -16,17 +17,29 @@ _RELEASED = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
 
 @database_verb()
 async def explain(
-    app: App, paper: Paper, key: Annotated[str, typer.Argument(help="The task_id that was given to enqueue.")]
+    app: App,
+    paper: Paper,
+    key: Annotated[str, typer.Argument(help="The task_id or workflow_id that was given.")],
+    kind: Annotated[
+        Kind | None, typer.Option("--kind", help="What it stands for. Default: the first that is known.")
+    ] = None,
 ) -> Exit:
     """Tell what ran under a key, what did not and why, and until when that holds."""
-    told = await app.explain(key)
+    stories = [await app.explain(key, kind=one) for one in ([kind] if kind else Kind)]
+    known = [story for story in stories if story.executions]
+    told = known[0] if known else stories[0]
+    for other in known[1:]:
+        note(f"A {other.kind} has this key too. See: semel explain {key} --kind {other.kind}")
     if paper.as_json:
         paper.data(explanation_data(told))
     else:
         paper.line(told.text)
         if told.executions:
             newest = told.executions[0]
-            paper.next("show", newest.id)
+            if newest.kind == "workflow":
+                paper.next("workflows", "show", key)
+            else:
+                paper.next("show", newest.id)
             if newest.status in _RELEASED:
                 paper.next("redrive", newest.id)
         else:

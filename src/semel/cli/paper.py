@@ -126,11 +126,32 @@ def when(moment: datetime | None) -> str:
 
 def ago(moment: datetime) -> str:
     """How long ago, in one unit."""
-    seconds = (datetime.now(UTC) - moment).total_seconds()
+    return f"{_rough(datetime.now(UTC) - moment)} ago"
+
+
+def ahead(moment: datetime) -> str:
+    """How long until then, in one unit."""
+    return f"in {_rough(moment - datetime.now(UTC))}"
+
+
+def _rough(span: timedelta) -> str:
+    seconds = span.total_seconds()
     for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= size:
-            return f"{int(seconds // size)}{unit} ago"
-    return f"{max(0, int(seconds))}s ago"
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+def elapsed(span: timedelta) -> str:
+    """A span to the millisecond while it is short, then to the second."""
+    seconds = span.total_seconds()
+    return f"{seconds:.3f}s" if seconds < 60 else spelled(span)
+
+
+def brief(text: str, most: int) -> str:
+    """The beginning of a text, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def spelled(span: timedelta) -> str:

@@ -36,9 +36,12 @@ async def show(
     if execution.status is Status.COMPLETED:
         paper.line(f"{'result':<12}{'past its retention' if execution.expired else _brief(result)}")
     if execution.error is not None:
-        paper.line(f"{'error':<12}{execution.error.type}: {execution.error.message}", "red")
+        label = "parked" if execution.kind != "task" and execution.status.live else "error"
+        paper.line(f"{label:<12}{execution.error.type}: {execution.error.message}", "red")
         if execution.error.traceback:
             paper.line(execution.error.traceback.rstrip(), "dim")
+    if execution.kind == "workflow":
+        paper.next("workflows", "show", execution.key or execution.id)
     if execution.key is not None:
         paper.next("explain", execution.key)
     if execution.status in _RELEASED:
@@ -56,12 +59,12 @@ async def _result(handle: Handle[Any], execution: Execution) -> Any:
 def _lines(e: Execution) -> list[tuple[str, str]]:
     return [
         ("id", e.id),
-        ("task", e.name),
+        (e.kind, e.name),
         ("key", e.key or ""),
         ("status", f"{e.status}{' (asked to stop)' if e.cancel_requested and e.status.live else ''}"),
         ("queue", e.queue),
         ("priority", str(e.priority) if e.priority else ""),
-        ("attempt", f"{e.attempt} of {e.max_attempts}"),
+        ("attempt", f"{e.attempt} of {e.max_attempts}" if e.kind == "task" else ""),
         ("asked for", when(e.created_at)),
         ("due", when(e.run_at)),
         ("started", when(e.started_at)),

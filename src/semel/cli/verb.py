@@ -53,7 +53,7 @@ def database_verb(*, creates: bool = False) -> Callable[[Verb], Callable[..., No
             def work() -> Exit | None:
                 app = App(url, namespace=namespace, config=config)
                 if not creates:
-                    _must_exist(app.settings.url)
+                    must_exist(app.settings.url)
                 return asyncio.run(_opened(app, verb, Paper(as_json, app.settings), options))
 
             guarded(work, debug)
@@ -77,7 +77,8 @@ async def _opened(app: App, verb: Verb, paper: Paper, options: dict[str, Any]) -
         return await verb(app, paper, **options)
 
 
-def _must_exist(url: str) -> None:
+def must_exist(url: str) -> None:
+    """A SQLite file that is not there is an error, not a new database."""
     path = Path(url.removeprefix("sqlite:///"))
     if url.startswith("sqlite:///") and url != "sqlite:///:memory:" and not path.exists():
         raise EngineUnavailable(

@@ -110,7 +110,9 @@ def _log_to_stderr(level: Level) -> None:
 
 def _refuse_what_cannot_work(app: App, target: str) -> None:
     if not len(app.tasks):
-        raise ConfigError(f"{target} has no tasks: decorate a function with @app.task, or import where they are.")
+        raise ConfigError(
+            f"{target} has no tasks or workflows: decorate a function with @app.task, or import where they are."
+        )
     if app.settings.url == "sqlite:///:memory:":
         raise ConfigError(f"{target} is on sqlite:///:memory:, which no other process can reach: give it a file.")
 
@@ -120,9 +122,8 @@ async def _serve(app: App, wish: Wish, stopping: Stopping) -> None:
         app,
         app.worker(queues=wish.queues, concurrency=wish.concurrency, lease=wish.lease, grace=wish.grace) as running,
     ):
-        tasks = ", ".join(sorted(task.name for task in app.tasks))
         queues = "all queues" if wish.queues is None else f"queues {', '.join(wish.queues)}"
-        log.info("ready: %s on %s, %s; tasks: %s", wish.target, _place(app.settings.url), queues, tasks)
+        log.info("ready: %s on %s, %s; %s", wish.target, _place(app.settings.url), queues, _announced(app))
         await stopping.asked(1)
         if running.busy:
             log.info("stopping: waiting for %s; once more to stop at once", _told(running.busy))
@@ -137,6 +138,13 @@ async def _serve(app: App, wish: Wish, stopping: Stopping) -> None:
         await drain
     log.info("stopped")
     end_within(LAST_RESORT, Exit.OK)  # a task that swallows its cancellation would keep the loop from closing
+
+
+def _announced(app: App) -> str:
+    """What it runs: tasks: charge, ship; workflows: order."""
+    kinds = {"task": "tasks", "workflow": "workflows", "entity": "entities"}
+    named = {words: sorted(one.name for one in app.tasks if one.kind == kind) for kind, words in kinds.items()}
+    return "; ".join(f"{words}: {', '.join(names)}" for words, names in named.items() if names)
 
 
 def _told(busy: Sequence[Running]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from semel.codec import decode_plain
 from semel.contract.times import from_micros
-from semel.flow import entries
+from semel.flow import entries, recording
 from semel.flow.commands import key_in
 from semel.flow.entries import Asked, Began, Dropped, Entry, Fired, Resolved, Signalled, Stopped, Turned, stored
 
@@ -49,6 +49,13 @@ def tell_history(rows: Iterable[bytes], first: int = 1) -> list[Event]:
             if not isinstance(entry, Turned):
                 events.append(_event(at, from_micros(now), entry, asked))
     return events
+
+
+def read_history(text: str) -> tuple[dict[str, Any], list[Event]]:
+    """An exported history: whose it is, and its events. InvalidValue: it is none."""
+    past = recording.load(text)
+    head = {"key": past.key, "id": past.id, "workflow": past.name, "input": decode_plain(past.input)}
+    return head, tell_history(past.commits, past.base + 1)
 
 
 def _event(row: int, at: datetime, entry: Entry, asked: dict[int, Asked]) -> Event:

@@ -1,0 +1,92 @@
+"""`semel replay`: would the workflows that there are go on with this code?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from semel import App, InvalidValue, Replayed, Status
+from semel.cli.exits import Exit, guarded
+from semel.cli.loading import Target, load_app
+from semel.cli.paper import Paper, console, plain
+from semel.cli.verb import Debug, Json, must_exist
+
+
+def replay(
+    target: Target,
+    since: Annotated[str | None, typer.Option(help="Only those that were begun within, such as 2d.")] = None,
+    status: Annotated[Status | None, typer.Option("--status", help="Only those that stand so.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Only those of this workflow function.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest.")] = 1000,
+    file: Annotated[
+        list[Path] | None, typer.Option(help="Exported histories instead of the database; may be given again.")
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Try recorded histories against this code: semel replay shop:app --since 2d
+
+    Nothing is written, and no step or task runs. Exits with 7 if a workflow would be parked.
+    """
+
+    def work() -> Exit:
+        app = load_app(target)
+        paper = Paper(as_json, app.settings)
+        if file:
+            return report(paper, [app.replay_history(read(one)) for one in file])
+        must_exist(app.settings.url)
+        return report(paper, asyncio.run(_recorded(app, since, status, name, limit)))
+
+    guarded(work, debug)
+
+
+def read(file: Path) -> str:
+    """The text of a file, or one clear line."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InvalidValue(f"cannot read {str(file)!r}: {why}.") from error
+
+
+async def _recorded(
+    app: App, since: str | None, status: Status | None, name: str | None, limit: int
+) -> Sequence[Replayed]:
+    columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    err = console(sys.stderr)
+    async with app:
+        with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+            bar = progress.add_task("replaying", total=None)
+            return await app.replay(
+                since=since, status=status, name=name, limit=limit,
+                progress=lambda done, of: progress.update(bar, completed=done, total=of),
+            )  # fmt: skip
+
+
+def report(paper: Paper, found: Sequence[Replayed]) -> Exit:
+    """Tell which would be parked, and why; the code to exit with."""
+    bad = [one for one in found if not one.ok]
+    if paper.as_json:
+        paper.data({"replayed": len(found), "parked": [plain(one) for one in bad]})
+        return Exit.DIFFERS if bad else Exit.OK
+    for one in bad:
+        paper.line(f"{one.key} ({one.name}, {one.id}) would be parked:", "bold red")
+        if one.expected or one.found:
+            paper.line(f"  journal  {one.expected or '-'}")
+            paper.line(f"  code     {one.found or '-'}{f'  at {one.where}' if one.where else ''}")
+        else:
+            paper.line(f"  {one.error}")
+    if not found:
+        paper.line("There is no history to replay.")
+    elif bad:
+        paper.line(f"{len(bad)} of {len(found)} histories do not replay.", "red")
+        paper.line("  Put the change behind ctx.patched('…'), or keep the old code as another version.", "dim")
+    else:
+        paper.line(f"All {len(found)} histories replay.", "green")
+    return Exit.DIFFERS if bad else Exit.OK
