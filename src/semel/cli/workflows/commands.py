@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from semel import Event
+from semel import Event, Execution, Status
 
-_AT_ONCE = frozenset({"enqueue", "publish", "attribute", "patch", "send", "cancel"})
+_AT_ONCE = frozenset({"enqueue", "send", "cancel"})
+_REMARKS = frozenset({"publish", "attribute", "patch"})
+"""They are in the timeline, and nothing waits for them."""
 
 
 @dataclass
@@ -24,7 +26,7 @@ class Asked:
     key: str | None = None
     due: datetime | None = None
     state: str = "open"
-    """open, done, dropped, or the status of an execution."""
+    """open, done, dropped (nobody waits for it any more), or the status of an execution."""
     after: list[int] = field(default_factory=list)
     """Commands whose answers led to it; none for what it began with."""
 
@@ -41,8 +43,23 @@ class Asked:
         }  # fmt: skip
 
 
-def commands_of(events: Sequence[Event]) -> list[Asked]:
+def commands_of(events: Sequence[Event], execution: Execution) -> list[Asked]:
     """In the order in which they were asked for."""
+    found = _together(events)
+    for command in found:
+        if command.open and (execution.status.terminal or _no_timer(command, execution)):
+            command.state = "dropped"
+    return found
+
+
+def _no_timer(command: Asked, execution: Execution) -> bool:
+    """A timer that was given up leaves no trace of its own, but the workflow does not wake for it any more."""
+    if command.due is None or execution.status is not Status.WAITING or execution.error is not None:
+        return False
+    return execution.run_at is None or command.due < execution.run_at - timedelta(milliseconds=1)
+
+
+def _together(events: Sequence[Event]) -> list[Asked]:
     found: dict[int, Asked] = {}
     ends: list[int] = []
     heard: dict[str, int] = {}
@@ -50,6 +67,8 @@ def commands_of(events: Sequence[Event]) -> list[Asked]:
     batch: list[int] = []
     for event in events:
         number = event.command
+        if event.kind in _REMARKS:
+            continue
         if event.what == "asked" and number is not None:
             one = found[number] = _asked(event)
             one.after = list(ends)

@@ -40,7 +40,7 @@ async def graph(
 ) -> None:
     """Draw a workflow: its steps, tasks and children, in order, with their states."""
     handle, execution = await workflow_of(app, which)
-    commands = commands_of(await handle.history())
+    commands = commands_of(await handle.history(), execution)
     if paper.as_json:
         data = [command.as_data() for command in commands]
         paper.data({"id": execution.id, "key": execution.key, "status": execution.status, "commands": data})

@@ -25,7 +25,7 @@ async def show(app: App, paper: Paper, which: Which) -> None:
     """Show a workflow: what happened, in order, what it waits for, and why it cannot go on if so."""
     handle, execution = await workflow_of(app, which)
     events = await handle.history()
-    waits = [command for command in commands_of(events) if command.open and execution.status.live]
+    waits = [command for command in commands_of(events, execution) if command.open]
     stored = await app.engine.input_of(execution.id)
     given = None if stored is None else json.loads(stored)
     result = await handle.result() if execution.status is Status.COMPLETED and not execution.expired else None
