@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
 
 import semel
 from semel.contract.durations import Duration, parse_duration
 from semel.engines.journal.worker import JournalWorker
+
+T = TypeVar("T")
 
 SKEWED_NOW = """
 create table semel_skew (micros bigint not null);
@@ -71,6 +73,14 @@ class World:
         await self._set_skew()
         for worker in self._workers:
             worker.heart.due_in(0)
+
+    async def advance_until(self, work: Coroutine[Any, Any, T], step: Duration = "1h") -> T:
+        """Move the clock on and on until `work` is done: for timers that are set one after the other."""
+        task = asyncio.create_task(work)
+        while not task.done():
+            await self.advance(step)
+            await asyncio.wait([task], timeout=0.05)
+        return await task
 
     async def turn_back(self, span: Duration) -> None:
         """Move the clock back, as clocks do when they are corrected."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from semel.contract.decision import Reuse
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_key
+from semel.contract.lifecycle import Status
 from semel.contract.retention import WORKFLOW_RETENTION
 from semel.define.entity import Entity
 from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
-from semel.engine.protocol import Message, Start, Terms
-from semel.errors import NotFound, ResultPending
+from semel.engine.protocol import Message, Outcome, Start, Terms
+from semel.errors import NotFound, ResultPending, SemelError, TaskFailed
 from semel.flow import snapshot
+from semel.flow.seen import PRIVATE
 from semel.settings import QueueSettings
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Ref(Generic[S]):
 
         TaskFailed if the handler raised, ResultPending when `timeout` is over first (the message stays).
         """
-        key = f"ask:{new_id()}" if dedup_key is None else check_key(dedup_key, "dedup_key")
+        key = f"{PRIVATE}{new_id()}" if dedup_key is None else check_key(dedup_key, "dedup_key")
         seconds = None if timeout is None else parse_duration(timeout, "timeout").total_seconds()
         id_ = await self._app.engine.send(self._message(handler, args, kwargs, key))
         outcome = await self._app.engine.answer(id_, key, seconds)
@@ -62,8 +63,8 @@ class Ref(Generic[S]):
                 "same dedup_key.",
                 execution_id=id_,
             )
-        if outcome.error is not None:
-            raise failure(id_, f"{self.key}.{handler}", outcome)
+        if outcome.expired or outcome.status is not Status.COMPLETED:
+            raise self._failure(id_, handler, outcome)
         return self._entity.handlers[handler].shape.decode_result(outcome.output)
 
     async def query(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
@@ -71,8 +72,10 @@ class Ref(Generic[S]):
         query = self._entity.queries.get(name)
         if query is None:
             raise NotFound(_no_such("query", name, self._entity.queries, self._entity.name))
+        bound = query.shape.encode_input(query.shape.bind(args, kwargs), self._app.settings.max_payload)
+        given, named = query.shape.decode_input(bound)
         state = await self.state()
-        return query.fn(state, **query.shape.bind(args, kwargs))
+        return query.fn(state, *given, **named)
 
     async def state(self) -> S:
         """Its state after its last message, as a copy. NotFound while it has had none."""
@@ -80,8 +83,17 @@ class Ref(Generic[S]):
         if not there:
             raise NotFound(f"there is no entity {self.key!r} (yet): send it a message.")
         if data is None:
-            return copy.copy(self._entity.fresh())
+            return self._entity.fresh()
         return self._entity.decode_state(snapshot.load(data).input)
+
+    def _failure(self, id: str, handler: str, outcome: Outcome) -> SemelError:
+        error = outcome.error
+        if outcome.status is not Status.FAILED or error is None:
+            return failure(id, f"{self.key}.{handler}", outcome)
+        return TaskFailed(
+            f"{self.key}: the handler {handler!r} raised {error.type}: {error.message}. Its state is as before.",
+            execution_id=id, error_type=error.type, error_message=error.message, traceback=error.traceback,
+        )  # fmt: skip
 
     def _message(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> Message:
         entity = self._entity

@@ -37,6 +37,8 @@ class Reason(StrEnum):
     FUNCTION_DIFFERS = "function_differs"
     SEEN = "seen"
     """A message whose key its entity has seen within its window."""
+    OVERFLOWED = "overflowed"
+    """No duplicate: a key that its entity forgot before its window was over, because there were too many."""
 
 
 class Prior(Struct, frozen=True):

@@ -71,6 +71,10 @@ class DedupWindow:
         """How many keys are held; those that have expired count until the next `push`."""
         return len(self._entries)
 
+    def __contains__(self, key: object) -> bool:
+        """Is the key held? Expired ones are until the next `push`."""
+        return key in self._entries
+
     def __repr__(self) -> str:
         return f"<DedupWindow of {self.window}: {len(self)} keys, {self.hits} hits, {self.overflowed} overflowed>"
 

@@ -58,6 +58,9 @@ def _one(e: Execution) -> list[str]:
 
 
 def _suppressed(s: Suppressed) -> str:
+    if s.reason is Reason.OVERFLOWED:
+        keys = "1 message key was" if s.count == 1 else f"{s.count} message keys were"
+        return f"{keys} forgotten before the window was over, the last at {_when(s.last_at)}: more came than max_keys."
     if s.count == 1:
         return f"1 duplicate did not run ({_WHY[s.reason]}), at {_when(s.first_at)}."
     return (

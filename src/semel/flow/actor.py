@@ -1,56 +1,60 @@
-"""An entity in memory: a flow that serves one message after the other, and forgets its journal whenever it rests."""
+"""An entity in memory: a flow that serves one message after the other, and forgets its journal whenever it can."""
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import logging
 from collections import deque
 from typing import Any, Final
 
 from semel.contract.lifecycle import Status
-from semel.contract.window import DedupWindow
 from semel.define.entity import Entity
 from semel.engine.outcomes import describe
-from semel.errors import Forbidden, NonDeterminism, NotFound
+from semel.errors import NotFound
+from semel.flow.commands import Command, Kind
+from semel.flow.compare import refused
 from semel.flow.context import EntityContext
 from semel.flow.entries import FORMAT, NOTHING, Began, Happening, Signalled
 from semel.flow.instance import Instance
 from semel.flow.loop import FlowFuture
+from semel.flow.seen import Seen
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Ended, Identity, Reply, Turn
 from semel.settings import Settings
 
 log = logging.getLogger("semel.entity")
 IDLE: Final = "idle"
+FEW: Final = 64
+"""Waiting messages that may be written down again with every message; of more, only as the journal grows."""
+_UNDONE: Final = (Kind.ENQUEUE, Kind.PUBLISH, Kind.SEND, Kind.CANCEL)
 
 
 class Actor(Instance):
     """One entity. Between two messages, with nothing under way, its state is all there is to know of it."""
 
-    def __init__(
-        self, entity: Entity[Any], who: Identity, settings: Settings, start: Snapshot, seen: DedupWindow, kept: int
-    ) -> None:
+    def __init__(self, entity: Entity[Any], who: Identity, settings: Settings, start: Snapshot, seen: Seen) -> None:
         super().__init__(entity, who, settings, start)
         self.entity = entity
         self.state: Any = None
         self.active = start.active
-        """When the last message came that was no duplicate."""
+        """When the last message was handled that was no duplicate."""
         self.over: Ended | None = None
-        self._seen = seen
-        self._kept = kept
-        """The number of the last key that was written down."""
-        self._forgotten = kept - len(seen)
+        self._known = seen
         self._mail: deque[Signalled] = deque(start.signals)
         self._bell: FlowFuture | None = None
-        self._unwritten = 0
-        """Keyed messages that have come and are not yet done."""
         self._resting = False
         self._mark: Snapshot | None = None
+        """What it was when it last had nothing under way; the entries of this turn are from then on."""
+        self._encoded: bytes | None = None
+        self._warned = False
 
     def _begin(self) -> None:
         self.state = self.entity.decode_state(self._start.input)
         self.active = self.active or self.loop.now
-        self._unwritten = sum(message.key is not None for message in self._mail)
+        for message in self._mail:
+            if message.key is not None:
+                self._known.push(message.key, self.loop.now)
         context = contextvars.Context()
         self._main = self.loop.create_task(context.run(self._serve), context=context)
 
@@ -62,16 +66,16 @@ class Actor(Instance):
                 await self._bell
                 self._bell = None
             message = self._mail.popleft()
-            before = self.entity.encode_state(self.state, self.settings.max_payload)
+            self.count("")
+            before, attributes, number = self._stored(), dict(self.attributes), self._numbers
             try:
                 answer = await self._handle(ctx, message)
-                self.entity.encode_state(self.state, self.settings.max_payload)
-            except (Forbidden, NonDeterminism):
-                raise
-            except Exception as error:
-                log.exception("%s: the handler of %r raised; nothing of it is kept", self.who.key, message.name)
-                self.state = self.entity.decode_state(before)
-                self.over = None
+                self._encoded = self.entity.encode_state(self.state, self.settings.max_payload)
+            except (Exception, asyncio.CancelledError) as error:
+                if refused(error) or (isinstance(error, asyncio.CancelledError) and self._stopped):
+                    raise
+                log.exception("%s: the handler of %r raised", self.who.key, message.name)
+                self._undo(before, attributes, number)
                 answer = Reply("", Status.FAILED, None, describe(error))
             self._done(message, answer)
 
@@ -86,32 +90,58 @@ class Actor(Instance):
         value = await handler.fn(self.state, ctx, *args, **kwargs)
         return Reply("", Status.COMPLETED, handler.shape.encode_result(value, self.settings.max_payload))
 
+    def _undo(self, before: bytes, attributes: dict[str, str], number: int) -> None:
+        """A message has failed: the state is as it was, and what it asked for since it last waited is not done."""
+        self.state = self.entity.decode_state(before)
+        self._encoded = before
+        self.over = None
+        commands = self._turn.commands
+        commands[:] = [c for c in commands if c.number <= number or c.kind not in _UNDONE]
+        for name in sorted(attributes.keys() | self.attributes.keys()):
+            if attributes.get(name) != self.attributes.get(name):
+                self.ask(Command(Kind.ATTRIBUTE, name, attributes.get(name, "")))
+        self.attributes.clear()
+        self.attributes.update(attributes)
+
     def _done(self, message: Signalled, answer: Reply) -> None:
         self.active = self.loop.now
+        if self.loop.alive > 1:
+            self._encoded = None  # what it has left running may change the state later
+        if self._expected is not None:
+            return
         if message.key is not None:
-            self._unwritten -= 1
-            self._kept += 1
-            if self._expected is None:
-                done = Reply(message.key, answer.status, answer.output, answer.error, self._kept, self.loop.now)
-                self._turn.replies.append(done)
+            n, now = self._known.done(message.key, self.loop.now), self.loop.now
+            self._turn.replies.append(Reply(message.key, answer.status, answer.output, answer.error, n, now))
+        if self._mail and self.over is None and not self.loop.busy and self._is_calm():
+            self._cut()
+
+    def _cut(self) -> None:
+        """Nothing is under way, and there is more to do: what was before does not matter any more."""
+        if len(self._mail) > max(FEW, self.entries + len(self._turn.entries)):
+            return
+        self._renew()
+        self.loop.renumber(self._salt() + 1)  # as after the task that serves
+        self._mark = self._snapshot(tuple(self._mail))
+        self._turn.entries = [Began(FORMAT, 1, self.run, self.loop.now)]
 
     def _deliver(self, signal: Signalled) -> None:
         self._mail.append(signal)
-        if signal.key is not None:
-            self._unwritten += 1
         if self._bell is not None and not self._bell.done():
             self._bell.set_result(None)
 
-    def _concerns(self, what: Happening) -> bool:
-        if super()._concerns(what):
+    def _is_new(self, key: str, at: int) -> bool:
+        return self._known.push(key, at)
+
+    def _concerns(self, what: Happening, at: int) -> bool:
+        if super()._concerns(what, at):
             return True
         if isinstance(what, Signalled):
             self._turn.hits += 1
         return False
 
-    def _overdue(self, now: int) -> Happening | None:
+    def _overdue(self, now: int) -> tuple[int, Happening] | None:
         due = self._idle_at()
-        return Signalled("", NOTHING, None, IDLE) if self._resting and due is not None and due <= now else None
+        return (due, Signalled("", NOTHING, None, IDLE)) if self._resting and due is not None and due <= now else None
 
     def _idle_at(self) -> int | None:
         idle = self.entity.idle
@@ -119,37 +149,61 @@ class Actor(Instance):
 
     def _feed(self, what: Happening) -> None:
         if self._resting:
-            self._mark = self._snapshot()
             self._resting = False
+            self._mark = self._snapshot()
+            self._turn.entries = [Began(FORMAT, 1, self.run, self.loop.now)]
         super()._feed(what)
         self._rest()
+
+    def absorb(self, entries: Any) -> None:
+        """See Instance."""
+        super().absorb(entries)
+        self._rest()
+
+    def _is_calm(self) -> bool:
+        return not self.pending and self._next_timer() is None and self.loop.alive <= 1
 
     def _rest(self) -> None:
         """With nothing under way, what was before does not matter any more: it begins anew, as from a snapshot."""
         waits = self._bell is not None and not self._bell.done() and not self._mail
-        if not waits or self.pending or self._next_timer() is not None or self.loop.alive > 1:
-            return
-        self._resting = True
-        self._mark = None
-        self._renew()
-        self.entries = 0
-        self._turn.entries = [Began(FORMAT, 1, self.run, self.loop.now)]
+        if waits and not self._resting and self._is_calm():
+            self._resting = True
+            self._renew()
+            self.loop.renumber(self._salt() + 2)  # as after the task that serves, and what it waits for
 
-    def _snapshot(self) -> Snapshot:
-        state = self.entity.encode_state(self.state, self.settings.max_payload)
-        return Snapshot(state, self.run, self._numbers, dict(self.counts), dict(self.attributes), active=self.active)
+    def _stored(self) -> bytes:
+        if self._encoded is None or self.loop.alive > 1:
+            self._encoded = self.entity.encode_state(self.state, self.settings.max_payload)
+        return self._encoded
+
+    def _snapshot(self, mail: tuple[Signalled, ...] = ()) -> Snapshot:
+        return Snapshot(
+            self._stored(), self.run, self._numbers, dict(self.counts), dict(self.attributes), mail, active=self.active
+        )
 
     def _conclude(self, turn: Turn) -> None:
         super()._conclude(turn)
         if turn.ended is not None and self.over is not None:
-            turn.ended = self.over
-            self.run += 1
-            turn.fresh = Snapshot(b"{}", self.run, self._numbers, signals=tuple(self._mail))
-        if self._resting:
+            self._end(turn)
+        elif self._resting:
             self._mark = self._snapshot()
             turn.entries = []
             turn.due = self._idle_at()
-        turn.snapshot = self._mark
-        upto = self._kept - (len(self._seen) - self._unwritten)
-        if upto > self._forgotten:
-            self._forgotten = turn.forgotten = upto
+        turn.snapshot, self._mark = self._mark, None
+        turn.forgotten = self._known.forget(self.loop.now)
+        turn.overflowed = self._known.overflowed()
+        if turn.overflowed and not self._warned:
+            self._warned = True
+            log.warning(
+                "%s: more than max_keys=%s message keys within its window: the oldest are forgotten, and a duplicate "
+                "of their messages would count again", self.who.key, f"{self.entity.max_keys:,}",
+            )  # fmt: skip
+
+    def _end(self, turn: Turn) -> None:
+        """It ends unless there is more to do, here or in its inbox. Keys and counts are not for one life only."""
+        self.run += 1
+        fresh = Snapshot(b"{}", self.run, self._numbers, dict(self.counts), dict(self.attributes), tuple(self._mail))
+        if self._mail:
+            turn.ended, turn.again = None, fresh
+        else:
+            turn.ended, turn.fresh = self.over, fresh

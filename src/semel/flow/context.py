@@ -42,8 +42,6 @@ class Context:
         """The id it was started under."""
         self.execution_id = instance.who.seed or instance.who.id
         """The execution; after a reset still the first one, since the journal may hold it."""
-        self.run_id = f"{self.execution_id}.{instance.run}"
-        """This run of it; another one after `continue_as_new`."""
         self.parent_workflow_id = instance.who.parent
         """The execution id of the workflow that started it, if one did."""
         self.scheduled_for: datetime | None = None
@@ -52,6 +50,11 @@ class Context:
         """What it covers, when a schedule started it for several missed times at once."""
         self.search_attributes: MutableMapping[str, str] = Attributes(instance)
         """Words to find it by: `ctx.search_attributes["scope"] = "eu"`."""
+
+    @property
+    def run_id(self) -> str:
+        """This run of it; another one after `continue_as_new`, and for each message of an entity."""
+        return f"{self.execution_id}.{self._instance.run}"
 
     @property
     def random(self) -> random.Random:
@@ -235,6 +238,16 @@ class EntityContext(Context):
         self._actor = actor
         self.entity_id = actor.who.key.partition("/")[2]
         """The id that messages are sent to."""
+
+    def effect_key(self, name: str) -> str:
+        """The key for an outside effect of this message, the same through retries and replays."""
+        who = self._actor.who
+        message = f"{who.key}#{self._actor.counts['']}"
+        return make_effect_key(who.namespace, "entity", message, who.generation, name)
+
+    async def wait_signal(self, name: str, timeout: Duration | None = None, *, type: Any = Any) -> NoReturn:
+        """Refused: what comes for an entity are messages."""
+        raise InvalidValue(f"wait_signal({name!r}) in an entity: write a handler for it, and keep what it needs.")
 
     def end(self) -> None:
         """End the entity after this message. A later message begins a new one."""

@@ -84,8 +84,6 @@ class Instance:
         self._mismatch: NonDeterminism | None = None
         self._turn = Turn()
         self._carried = Turn()
-        self._at = 0
-        """The time of this turn, which workflow time follows as soon as something happens in it."""
 
     def _salt(self) -> int:
         digest = hashlib.blake2b(f"{self.who.seed or self.who.id}:{self.run}".encode(), digest_size=7).digest()
@@ -163,7 +161,7 @@ class Instance:
         """
         self._turn, self._carried = self._carried, Turn()
         turn = self._turn
-        self._at = now = max(now, self.loop.now)
+        now = max(now, self.loop.now)
         if self._main is None:
             self._feed(Began(FORMAT, self.workflow.version, self.run, now))
         waiting = deque(arrivals)
@@ -173,37 +171,40 @@ class Instance:
                 self._move_to(now)
                 self._feed(Fired(timer.number))
                 continue
-            if not waiting:
-                overdue = self._overdue(now)
-                if overdue is None:
-                    break
+            overdue = self._overdue(now)
+            if overdue is not None and not (waiting and waiting[0].at < overdue[0]):
                 self._move_to(now)
-                self._feed(overdue)
+                self._feed(overdue[1])
                 continue
+            if not waiting:
+                break
             arrival = waiting.popleft()
             if arrival.row is not None:
                 turn.consumed.append(arrival.row)
-            if self._concerns(arrival.what):
+            if self._concerns(arrival.what, arrival.at):
                 self._move_to(now)
                 self._feed(arrival.what)
         self._conclude(turn)
         self.entries += len(turn.entries)
         return turn
 
-    def _overdue(self, now: int) -> Happening | None:
-        """Something that happens by itself when nothing else does."""
+    def _overdue(self, now: int) -> tuple[int, Happening] | None:
+        """Something that happens by itself when nothing else does, and since when."""
         return None
 
-    def _concerns(self, what: Happening) -> bool:
+    def _concerns(self, what: Happening, at: int) -> bool:
         match what:
             case Resolved(command):
                 return command in self.pending
             case Signalled(key=str(key)):
-                return self._seen.push(key, from_micros(self._at))
+                return self._is_new(key, at)
             case Stopped():
                 return not self._stopped  # asked again, it may still clean up in peace
             case _:
                 return True
+
+    def _is_new(self, key: str, at: int) -> bool:
+        return self._seen.push(key, from_micros(at))
 
     def _move_to(self, now: int) -> None:
         if now > self.loop.now:
@@ -232,7 +233,7 @@ class Instance:
                 self.loop.fire(timer)
             case Signalled():
                 if self._expected is not None and what.key is not None:
-                    self._seen.push(what.key, self.now)
+                    self._is_new(what.key, self.loop.now)
                 self._deliver(what)
             case Stopped(late):
                 self._late, self._stopped = self._late or late, True

@@ -157,6 +157,11 @@ class FlowLoop:
         """How many tasks have not ended."""
         return sum(1 for ref in self._tasks if (task := ref()) is not None and not task.done())
 
+    @property
+    def busy(self) -> bool:
+        """Is anything ready to run?"""
+        return bool(self._ready)
+
     def renumber(self, salt: int) -> None:
         """Number what is made from now on as a new loop would."""
         self._numbers = salt

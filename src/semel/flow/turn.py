@@ -74,7 +74,9 @@ class Turn:
     fresh: Snapshot | None = None
     """Of an entity that ends: what it begins anew with if another message came meanwhile."""
     replies: list[Reply] = field(default_factory=list)
-    forgotten: int = 0
-    """Keys up to this one are past their window."""
+    forgotten: list[int] = field(default_factory=list)
+    """Answers that need not be kept any longer."""
+    overflowed: int = 0
+    """Keys that were forgotten before their window was over."""
     hits: int = 0
     """Messages that were duplicates."""

@@ -51,7 +51,7 @@ def _remember(made: Commit, turn: Turn) -> None:
         made.base = made.n if made.body is None else made.n - 1
     made.seen = [(made.execution, r.n, r.key, r.at, reply.dump(r)) for r in turn.replies]
     made.forgotten = turn.forgotten
-    made.hits = turn.hits
+    made.hits, made.overflowed = turn.hits, turn.overflowed
 
 
 async def _carry_out(lanes: Lanes, made: Commit, command: Command, unborn: set[int]) -> None:

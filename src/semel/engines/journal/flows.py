@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from semel.contract.records import ErrorInfo
-from semel.contract.times import from_micros
 from semel.define.context import Running
 from semel.engine.outcomes import describe
 from semel.engines.journal.claiming import Claim
@@ -43,6 +42,7 @@ from semel.flow.actor import Actor
 from semel.flow.commands import Command, Kind
 from semel.flow.entries import Resolved, Turned
 from semel.flow.instance import Instance
+from semel.flow.seen import Seen
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Identity
 
@@ -285,11 +285,9 @@ class Flows:
 
     async def _actor(self, execution: str, who: Identity, start: Snapshot) -> Actor:
         entity = self._worker.registry.entity(who.name)
-        seen = entity.fresh_window()
         rows = await persistently(self._worker.store.run, load_seen, execution)
-        for _, key, at in rows:
-            seen.push(key, from_micros(at))
-        return Actor(entity, who, self._worker.app_settings, start, seen, rows[-1][0] if rows else 0)
+        seen = Seen(entity.fresh_window(), ((n, key, at) for n, key, at in rows))
+        return Actor(entity, who, self._worker.app_settings, start, seen)
 
     def _keep(self, execution: str, instance: Instance) -> None:
         if execution in self._cache:

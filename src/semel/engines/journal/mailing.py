@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from semel.contract.lifecycle import Status
 from semel.engine.protocol import Message, Outcome
-from semel.engines.journal import reply
+from semel.engines.journal import reading, reply
 from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.commits import row_of
 from semel.engines.journal.hub import Hub
@@ -27,10 +28,14 @@ def post(namespace: str, births: dict[str, Row], mail: list[tuple[str, Row]]) ->
     missing = [key for key in births if key not in known]
     if missing:
         held = yield Each("priors", [("entity", key) for key in missing], (namespace,))
+        heirs = []
         for _, key, prior, _, _, _, generation, *_ in held:  # one that has ended gives its key to a new one
             if (yield Ask("release_key", (prior,))):
                 births[key] = (*births[key][:5], generation + 1, prior, *births[key][7:])
+                heirs.append((prior, births[key][0]))
         yield Each("admit_children", [(*births[key], None, None) for key in missing], (namespace,))
+        if heirs:
+            yield Each("inherit_seen", heirs)
         known |= dict(map(tuple, (yield Each("entities", [(key,) for key in missing], (namespace,)))))
     rows = [(known[key], "message", *row) for key, row in mail if key in known]
     reached = {row[0] for row in (yield Each("deliver", rows))} if rows else set()
@@ -38,9 +43,18 @@ def post(namespace: str, births: dict[str, Row], mail: list[tuple[str, Row]]) ->
 
 
 @procedure(Line.READ, atomic=True)
-def replies(rows: list[Row]) -> Script[dict[tuple[str, str], bytes]]:
-    """Answers that are there, by entity and key."""
-    return {(execution, key): bytes(data) for execution, key, data in (yield Each("replies", rows))}
+def replies(rows: list[Row]) -> Script[list[Outcome | None]]:
+    """Answers to messages; of an entity that ended without one, how it ended. None: not yet."""
+    ended = yield from reading.outcomes.script(list({execution for execution, _ in rows}))
+    found = {(execution, key): bytes(data) for execution, key, data in (yield Each("replies", rows))}
+    gone = Outcome(Status.COMPLETED, None, None, expired=True)
+    answers: list[Outcome | None] = []
+    for execution, key in rows:
+        data, end = found.get((execution, key)), ended.get(execution, gone)
+        if data is None and end is not None and end.status is Status.COMPLETED:
+            end = gone
+        answers.append(end if data is None else reply.load(data))
+    return answers
 
 
 @procedure(Line.READ, atomic=True)
@@ -84,8 +98,7 @@ class Mail:
                 poll = min(SLOWEST_POLL, poll * 1.5)
 
     async def _read(self, asked: list[tuple[str, str]]) -> list[Outcome | BaseException | None]:
-        found = await persistently(self._store.run, replies, list(dict.fromkeys(asked)))
-        return [None if (data := found.get(one)) is None else reply.load(data) for one in asked]
+        return list(await persistently(self._store.run, replies, asked))
 
     async def _flush(self, messages: list[Message]) -> list[str | BaseException]:
         answers: dict[int, str] = {}

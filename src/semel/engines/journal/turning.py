@@ -64,8 +64,9 @@ class Commit:
     sends: list[Row] = field(default_factory=list)
     seen: list[Row] = field(default_factory=list)
     """Messages an entity is done with: execution, n, key, at, reply."""
-    forgotten: int = 0
+    forgotten: list[int] = field(default_factory=list)
     hits: int = 0
+    overflowed: int = 0
     ended: tuple[Status, bytes | None, ErrorInfo | None] | None = None
     restart: bytes | None = None
     """The snapshot it goes on from, without the rows of its journal up to `base`."""
@@ -80,7 +81,7 @@ class Commit:
         """Nothing but a row of the journal?"""
         return not (
             self.consumed or self.births or self.joins or self.stops or self.published or self.attributes
-            or self.sends or self.seen or self.ended or self.restart or self.rests
+            or self.sends or self.seen or self.forgotten or self.ended or self.restart or self.rests
         )  # fmt: skip
 
 
@@ -115,7 +116,7 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
     ):  # fmt: skip
         if rows_of := [row for one in lists for row in one]:
             yield Each(name, sorted(rows_of, key=lambda row: str(row[0])) if name == "deliver" else rows_of)
-    yield from _forget([c for c in good if c.forgotten or c.hits])
+    yield from _forget([c for c in good if c.forgotten or c.hits or c.overflowed])
     yield from _set_attributes([row for c in good for row in c.attributes])
     for c in good:
         for execution in c.stops:
@@ -157,12 +158,14 @@ def _set_attributes(rows: list[Row]) -> Script[None]:
 
 
 def _forget(commits: list[Commit]) -> Script[None]:
-    """Keys past their window, and how many messages were duplicates."""
-    if gone := [(c.execution, c.forgotten) for c in commits if c.forgotten]:
+    """Keys past their window, how many messages were duplicates, and how many keys went before their time."""
+    if gone := [(c.execution, n) for c in commits for n in c.forgotten]:
         yield Each("unsee", gone)
-    if hits := [c for c in commits if c.hits]:
+    counts = [(c.execution, Reason.SEEN, c.hits) for c in commits]
+    counts += [(c.execution, Reason.OVERFLOWED, c.overflowed) for c in commits]
+    if any(count for *_, count in counts):
         now = (yield Ask("clock"))[0][0]
-        yield Each("count_duplicates", [(c.execution, Reason.SEEN.value, c.hits, now, now) for c in hits])
+        yield Each("count_duplicates", [(id_, why.value, count, now, now) for id_, why, count in counts if count])
 
 
 def _not_for_nothing(commits: list[Commit]) -> Script[list[Commit]]:

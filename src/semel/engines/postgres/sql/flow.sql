@@ -96,9 +96,10 @@ update semel_execution
 -- Rows: execution, kind, name, ref, body, error.
 insert into semel_inbox (execution, kind, name, ref, body, error, at)
 select f.execution, o.kind, o.name, o.ref, o.body, o.error, (select semel_now())
-  from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bytea[])
-    as o(execution, kind, name, ref, body, error)
+  from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bytea[]) with ordinality
+    as o(execution, kind, name, ref, body, error, place)
   join semel_flow f on f.execution = o.execution
+ order by o.place
 returning execution
 
 -- name: publish
@@ -248,7 +249,7 @@ delete from semel_seen x using unnest($1::text[]) as o(id) where x.execution = o
 -- name: mail
 -- Flows for which something has come. Rows: execution.
 select o.execution from unnest($1::text[]) as o(execution)
- where exists (select from semel_inbox i where i.execution = o.execution)
+ where exists (select from semel_inbox i where i.execution = o.execution and i.kind in ('message', 'signal'))
 
 -- name: see
 -- Message keys that an entity is done with, and their answers; who asked is told. Rows: execution, n, key, at, reply.
@@ -263,7 +264,7 @@ select pg_notify('semel_done', string_agg(distinct execution, ','))::text from s
 -- name: unsee
 -- Message keys past their window. Rows: execution, n.
 delete from semel_seen s using unnest($1::text[], $2::bigint[]) as o(execution, n)
- where s.execution = o.execution and s.n <= o.n
+ where s.execution = o.execution and s.n = o.n
 
 -- name: load_seen
 -- The message keys an entity has seen, oldest first: (execution).
@@ -273,12 +274,22 @@ select n, key, at from semel_seen where execution = $1 order by n
 -- Answers to messages, those that are there. Rows: execution, key.
 select s.execution, s.key, s.reply from unnest($1::text[], $2::text[]) as o(execution, key)
   join semel_seen s on s.execution = o.execution and s.key = o.key
+ where not exists (select from semel_inbox i where i.execution = s.execution and i.ref = s.key and i.kind = 'message')
 
 -- name: entities
 -- The living entities under these keys. Shared: namespace; rows: key.
+-- PostgreSQL: none of them can end until the end of the transaction.
 select x.key, x.id from unnest($2::text[]) as o(key)
   join semel_execution x on x.key = o.key and x.namespace = $1 and x.kind = 'entity' and x.current
   join semel_flow f on f.execution = x.id
+ order by f.execution for update of f
+
+-- name: inherit_seen
+-- The message keys of an entity that has ended are those of the one that takes its place. Rows: old, new.
+insert into semel_seen (execution, n, key, at, reply)
+select f.execution, s.n, s.key, s.at, s.reply from unnest($1::text[], $2::text[]) as o(old, new)
+  join semel_flow f on f.execution = o.new join semel_seen s on s.execution = o.old
+on conflict do nothing
 
 -- name: entity_state
 -- What an entity was when it last rested: (namespace, key).

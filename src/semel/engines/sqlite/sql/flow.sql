@@ -192,7 +192,8 @@ delete from semel_seen where execution in (select value ->> 0 from json_each(?1)
 -- name: mail
 -- Flows for which something has come. Rows: execution.
 select o.value ->> 0 from json_each(?1) o
- where exists (select 1 from semel_inbox i where i.execution = o.value ->> 0)
+ where exists (
+   select 1 from semel_inbox i where i.execution = o.value ->> 0 and i.kind in ('message', 'signal'))
 
 -- name: see
 -- Message keys that an entity is done with, and their answers. Rows: execution, n, key, at, reply.
@@ -204,7 +205,7 @@ on conflict (execution, key) do update set n = excluded.n, at = excluded.at, rep
 -- Message keys past their window. Rows: execution, n.
 delete from semel_seen where (execution, n) in (
   select s.execution, s.n from json_each(?1) o
-   cross join semel_seen s on s.execution = o.value ->> 0 and s.n <= o.value ->> 1)
+   cross join semel_seen s on s.execution = o.value ->> 0 and s.n = o.value ->> 1)
 
 -- name: load_seen
 -- The message keys an entity has seen, oldest first: (execution).
@@ -214,12 +215,21 @@ select n, key, at from semel_seen where execution = ?1 order by n
 -- Answers to messages, those that are there. Rows: execution, key.
 select s.execution, s.key, s.reply from json_each(?1) o
  cross join semel_seen s on s.execution = o.value ->> 0 and s.key = o.value ->> 1
+ where not exists (select 1 from semel_inbox i where i.execution = s.execution and i.ref = s.key and i.kind = 'message')
 
 -- name: entities
 -- The living entities under these keys. Shared: namespace; rows: key.
 select x.key, x.id from json_each(?2) o
  cross join semel_execution x on x.key = o.value ->> 0 and x.namespace = ?1 and x.kind = 'entity' and x.current
   join semel_flow f on f.execution = x.id
+
+-- name: inherit_seen
+-- The message keys of an entity that has ended are those of the one that takes its place. Rows: old, new.
+insert into semel_seen (execution, n, key, at, reply)
+select f.execution, s.n, s.key, s.at, s.reply from json_each(?1) o
+ cross join semel_flow f on f.execution = o.value ->> 1 cross join semel_seen s on s.execution = o.value ->> 0
+ where true
+on conflict do nothing
 
 -- name: entity_state
 -- What an entity was when it last rested: (namespace, key).
