@@ -232,3 +232,35 @@ async def test_children_go_the_way_that_was_agreed(world: World, how: str) -> No
         assert await children["abandon"].status() == "waiting"
         assert await children["cancel"].published("heard") is True
         assert await children["terminate"].published("heard") is None
+
+
+@pytest.mark.parametrize("other", ["workflow", "client"])
+async def test_a_task_that_others_have_joined_is_not_stopped_by_one_who_gives_up(world: World, other: str) -> None:
+    app = world.app()
+    go_on = asyncio.Event()
+
+    @app.task(retry=1)
+    async def work() -> str:
+        await go_on.wait()
+        return "done"
+
+    @app.workflow
+    async def flow(ctx: semel.Context, patience: float) -> str:
+        try:
+            async with asyncio.timeout(patience):
+                return await ctx.execute_task(work, task_id="shared")
+        except TimeoutError:
+            return "gave up"
+
+    async with world.worker(app):
+        first = await app.start_workflow(flow, 60.0, workflow_id="first")
+        await eventually(lambda: app.find("shared"))
+        if other == "client":
+            joined = await app.enqueue(work, task_id="shared")
+            await app.explain("shared")  # writes the count of joins down
+        else:
+            joined = await waits(await app.start_workflow(flow, 3600.0, workflow_id="second"))
+        await world.advance("61s")
+        assert await first.result("20s") == "gave up"
+        go_on.set()
+        assert await joined.result("20s") == "done"

@@ -120,7 +120,8 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
     yield from _set_attributes([row for c in good for row in c.attributes])
     for c in good:
         for execution in c.stops:
-            yield from control.cancel.script(namespace, execution)
+            if not (yield Ask("shared", (execution,))):  # else it is not this flow's alone to stop
+                yield from control.cancel.script(namespace, execution)
     yield from _bear(namespace, good)
     for c in good:
         for execution, command in c.joins:

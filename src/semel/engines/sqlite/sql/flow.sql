@@ -66,6 +66,10 @@ update semel_execution
                       else substr(waiters, 1, length(waiters) - 1) || ',' || ?2 || ']' end
  where id = ?1 and status in ('pending', 'running', 'waiting') returning id
 
+-- name: shared
+-- Has anyone else joined this execution? (id).
+select 1 from semel_duplicate where execution = ?1 and reason = 'joined'
+
 -- name: deliver
 -- Put something into the inbox of flows; what is for none that lives is dropped. Gives those that were reached.
 -- Rows: execution, kind, name, ref, body, error.
