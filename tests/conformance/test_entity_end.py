@@ -1,0 +1,171 @@
+"""`ctx.end()`: a later message begins anew, and none is lost on the way, wherever it falls."""
+
+import asyncio
+from dataclasses import field
+from typing import Any
+
+import pytest
+
+import semel
+from semel.engines.journal.worker import JournalWorker
+from tests.world import World
+
+
+class Cart:
+    items: list[str] = field(default_factory=list)
+
+    @semel.handler
+    async def add(self, ctx: semel.EntityContext, item: str) -> list[str]:
+        self.items.append(item)
+        return self.items
+
+    @semel.handler
+    async def pay(self, ctx: semel.EntityContext, wait: bool = False) -> list[str]:
+        ctx.end()
+        if wait:
+            await ctx.sleep("1h")
+        return self.items
+
+    @semel.handler
+    async def pay_badly(self, ctx: semel.EntityContext) -> None:
+        ctx.end()
+        raise ValueError("no money")
+
+
+@pytest.mark.parametrize("cached", [0, 100])
+async def test_a_later_message_begins_anew(world: World, cached: int) -> None:
+    app = world.app()
+    app.entity(Cart)
+    cart = app.entity(Cart, "c")
+    async with world.worker(app, cached_workflows=cached):
+        await cart.ask("add", "tea", timeout="20s")
+        assert await cart.ask("pay", timeout="20s") == ["tea"]
+        with pytest.raises(semel.NotFound, match="there is no entity 'Cart/c'"):
+            await cart.state()
+        assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
+        explained = await app.explain(cart.key, kind="entity")
+        assert [str(e.status) for e in explained.executions] == ["waiting", "completed"]
+        assert explained.executions[0].previous_id == explained.executions[1].id
+
+
+async def test_a_handler_that_raises_does_not_end_it(world: World) -> None:
+    app = world.app()
+    app.entity(Cart)
+    cart = app.entity(Cart, "c")
+    async with world.worker(app):
+        await cart.ask("add", "tea", timeout="20s")
+        with pytest.raises(semel.TaskFailed, match="no money"):
+            await cart.ask("pay-badly", timeout="20s")
+        assert await cart.ask("add", "milk", timeout="20s") == ["tea", "milk"]
+
+
+@pytest.mark.parametrize("cached", [0, 100])
+async def test_keys_and_answers_outlive_the_end(world: World, cached: int) -> None:
+    app = world.app()
+    app.entity(window="2h")(Cart)
+    cart = app.entity(Cart, "c")
+    async with world.worker(app, cached_workflows=cached):
+        await cart.ask("add", "tea", dedup_key="tea", timeout="20s")
+        for _ in range(3):
+            assert await cart.ask("pay", dedup_key="pay", timeout="20s") == ["tea"]
+        assert await cart.ask("add", "tea", dedup_key="tea", timeout="20s") == ["tea"]
+        assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
+        await world.advance("3h")
+        assert await cart.ask("add", "tea", dedup_key="tea", timeout="20s") == ["milk", "tea"]
+
+
+async def test_what_comes_while_the_last_handler_waits_is_for_the_next_one(world: World) -> None:
+    app = world.app()
+    app.entity(Cart)
+    cart = app.entity(Cart, "c")
+    async with world.worker(app):
+        await asyncio.gather(
+            cart.send("add", "tea"), cart.send("pay", True), cart.send("add", "milk", dedup_key="m"),
+            cart.send("add", "milk", dedup_key="m"), cart.send("pay", True), cart.send("add", "bread"),
+        )  # fmt: skip
+        assert await world.advance_until(cart.ask("add", "butter", timeout="20s")) == ["bread", "butter"]
+    assert await world.count("semel_execution") == 1
+
+
+async def test_what_comes_in_one_go_with_the_end(world: World) -> None:
+    app = world.app()
+    app.entity(Cart)
+    cart = app.entity(Cart, "c")
+    for _ in range(5):
+        await asyncio.gather(cart.send("add", "tea"), cart.send("pay"), cart.send("add", "milk"))
+    async with world.worker(app):
+        assert await cart.ask("add", "bread", timeout="20s") == ["milk", "bread"]
+
+
+STATEMENTS = ("held", "record", "consume", "see", "lock_flows", "mail", "settle", "children_of", "close_flows")
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_what_comes_while_the_end_is_written_is_not_lost(world: World, statement: str, moment: str) -> None:
+    """From another process, before or after each statement of the transaction that ends it."""
+    app, other = world.app(), world.app()
+    for one in (app, other):
+        one.entity(Cart)
+    cart = app.entity(Cart, "c")
+    async with world.worker(app) as worker:
+        await cart.ask("add", "tea", timeout="20s")
+        async with world.worker(other):
+            pass  # its tables are looked at, and its lanes are known
+        await other.entity(Cart, "c").ask("add", "salt", timeout="20s")
+        loop = asyncio.get_running_loop()
+        sent: list[asyncio.Future[Any]] = []
+
+        def send() -> None:
+            if not sent:
+                sent.append(asyncio.ensure_future(other.entity(Cart, "c").send("add", "milk")))
+
+        at = Moment(worker, statement, moment, lambda: loop.call_soon_threadsafe(send))
+        assert await cart.ask("pay", timeout="20s") == ["tea", "salt"]
+        at.off()
+        if not at.hit:
+            pytest.skip(f"{world.engine} does not run {statement!r} at the end")
+        await asyncio.gather(*sent)
+        assert await cart.ask("add", "bread", timeout="20s") == ["milk", "bread"]
+
+
+class Moment:
+    """Does something once at a statement of the worker, and gives it some time."""
+
+    def __init__(self, worker: JournalWorker, statement: str, moment: str, do: Any) -> None:
+        self._store, self._statement, self._moment, self._do = worker.store, statement, moment, do
+        self.hit = False
+        self._before, worker.store.tap = worker.store.tap, self
+
+    def off(self) -> None:
+        self._store.tap = self._before
+
+    def before(self, statement: str) -> None:
+        self._at(statement, "before")
+
+    def after(self, statement: str) -> None:
+        self._at(statement, "after")
+
+    def _at(self, statement: str, moment: str) -> None:
+        if (statement, moment) == (self._statement, self._moment) and not self.hit:
+            self.hit = True
+            self._do()
+
+
+@pytest.mark.parametrize("cached", [0, 100])
+async def test_every_item_is_paid_for_once_however_the_ends_fall(world: World, cached: int) -> None:
+    app, other = world.app(), world.app()
+    for one in (app, other):
+        one.entity(Cart)
+    async with world.worker(app, cached_workflows=cached), world.worker(other, cached_workflows=cached):
+        paid: list[str] = []
+
+        async def shop(one: semel.App, name: str) -> None:
+            cart = one.entity(Cart, "c")
+            for n in range(15):
+                await cart.send("add", f"{name}{n}", dedup_key=f"{name}{n}")
+                paid.extend(await cart.ask("pay", timeout="20s"))
+
+        await asyncio.gather(shop(app, "a"), shop(app, "b"), shop(other, "c"), shop(other, "d"))
+        paid += await app.entity(Cart, "c").ask("pay", timeout="20s")
+    assert sorted(paid) == sorted(f"{name}{n}" for name in "abcd" for n in range(15))
