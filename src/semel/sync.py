@@ -21,9 +21,11 @@ from semel.handle import Handle
 if TYPE_CHECKING:
     from semel.admitting import Batch
     from semel.app import App, OnDuplicate, ReuseName
+    from semel.entities import Ref
 
 T = TypeVar("T")
 R = TypeVar("R")
+S = TypeVar("S")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -86,6 +88,37 @@ class SyncHandle(Generic[T_co]):
         return SyncHandle(self._face, self._face.wait(self._handle.reset(to)))
 
 
+class SyncRef(Generic[S]):
+    """One entity, with methods that wait instead of being awaited."""
+
+    def __init__(self, face: SyncApp, ref: Ref[S]) -> None:
+        self._face = face
+        self._ref = ref
+        self.id = ref.id
+        self.key = ref.key
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._ref)[1:]}"
+
+    def send(self, handler: str, /, *args: Any, dedup_key: str | None = None, **kwargs: Any) -> None:
+        """See Ref.send."""
+        self._face.wait(self._ref.send(handler, *args, dedup_key=dedup_key, **kwargs))
+
+    def ask(
+        self, handler: str, /, *args: Any, dedup_key: str | None = None, timeout: Duration | None = None, **kwargs: Any
+    ) -> Any:
+        """See Ref.ask."""
+        return self._face.wait(self._ref.ask(handler, *args, dedup_key=dedup_key, timeout=timeout, **kwargs))
+
+    def query(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """See Ref.query."""
+        return self._face.wait(self._ref.query(name, *args, **kwargs))
+
+    def state(self) -> S:
+        """See Ref.state."""
+        return self._face.wait(self._ref.state())
+
+
 class SyncApp:
     """`app.sync`: safe to use from any number of threads, also where an event loop runs elsewhere."""
 
@@ -146,6 +179,10 @@ class SyncApp:
     def start_workflow(self, workflow: Any, /, *args: Any, **options: Any) -> SyncHandle[Any]:
         """See App.start_workflow."""
         return SyncHandle(self, self.wait(self._app.start_workflow(workflow, *args, **options)))
+
+    def entity(self, cls: type[S], id: str, /) -> SyncRef[S]:
+        """See App.entity."""
+        return SyncRef(self, self._app.entity(cls, id))
 
     def find(self, key: str, *, kind: str = "task") -> SyncHandle[Any] | None:
         """See App.find."""

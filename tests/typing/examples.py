@@ -49,6 +49,29 @@ async def tested() -> None:
     await Rewards().add(None, "5")  # type: ignore[arg-type]
 
 
+@app.entity(window="1h")
+class Cart:
+    items: int = 0
+
+    @semel.handler
+    async def add(self, ctx: semel.EntityContext, items: int) -> int:
+        if items < 0:
+            ctx.end()
+        return self.items + items
+
+
+async def reached() -> None:
+    cart = app.entity(Cart, "c-1")
+    assert_type(cart, semel.Ref[Cart])
+    assert_type(await cart.send("add", 1, dedup_key="k"), None)
+    assert_type(await cart.ask("add", 1, timeout="5s"), Any)
+    assert_type(await cart.state(), Cart)
+    assert_type((await cart.state()).items, int)
+    assert_type(app.sync.entity(Cart, "c-1").state(), Cart)
+    app.entity(Cart, 5)  # type: ignore[call-overload]
+    await cart.send("add", dedup_key=5)  # type: ignore[arg-type]
+
+
 async def asked() -> None:
     handle = await app.enqueue(charge.call("o-1", 9900), task_id="pay-1")
     assert_type(handle, semel.Handle[Receipt])
