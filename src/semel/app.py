@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -216,16 +216,20 @@ class App(Definitions):
 
     async def list(
         self, *, status: Status | str | None = None, queue: str | None = None, name: str | None = None,
-        kind: str | None = None, before: str | None = None, limit: int = 50,
+        kind: str | None = None, attributes: Mapping[str, str] | None = None, before: str | None = None,
+        limit: int = 50,
     ) -> Sequence[Execution]:  # fmt: skip
-        """Executions, newest first; for the next page pass the last id as `before`."""
+        """Executions, newest first; for the next page pass the last id as `before`.
+
+        `attributes={"scope": "eu"}` finds workflows by their search attributes.
+        """
         if not 1 <= limit <= 1000:
             raise InvalidValue(f"limit={limit!r}: give a whole number from 1 to 1000, and page with before=….")
         try:
             wanted = None if status is None else Status(status)
         except ValueError:
             raise InvalidValue(f"status={status!r}: there are {', '.join(Status)}.") from None
-        return await self.engine.executions(Filter(wanted, queue, name, kind, before, limit))
+        return await self.engine.executions(Filter(wanted, queue, name, kind, before, limit, attributes or {}))
 
     async def replay(
         self, *, status: Status | str | None = None, name: str | None = None, since: Duration | None = None,

@@ -7,7 +7,7 @@ cluster that has neither.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -109,6 +109,8 @@ class Filter:
     kind: str | None = None
     before: str | None = None
     limit: int = 50
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Search attributes of workflows, all of which must be as given."""
 
 
 @dataclass(frozen=True, slots=True)

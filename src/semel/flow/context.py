@@ -296,8 +296,7 @@ class Attributes(MutableMapping[str, str]):
         return self._instance.attributes[name]
 
     def __setitem__(self, name: str, value: str) -> None:
-        if not isinstance(value, str) or len(value) > 255:
-            raise InvalidValue(f"search attribute {name!r}={value!r}: give a str of at most 255 characters.")
+        value = check_key(value, f"search attribute {name!r}")
         self._instance.attributes[check_name(name, "search attribute")] = value
         self._instance.ask(Command(Kind.ATTRIBUTE, name, value))
 

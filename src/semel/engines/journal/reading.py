@@ -67,12 +67,15 @@ def find(namespace: str, kind: str, key: str) -> Script[Execution | None]:
 def recent(namespace: str, which: Filter) -> Script[list[Execution]]:
     """Newest first; live ones and dead ones are found without looking at the rest."""
     query = "recent"
-    if which.status in _DEAD:
+    found: tuple[list[str], ...] = ()
+    if which.attributes:
+        query, found = "recent_found", (list(which.attributes), list(which.attributes.values()))
+    elif which.status in _DEAD:
         query = "recent_dead"
     elif which.status is not None and which.status.live:
         query = "recent_live"
     status = None if which.status is None else which.status.value
-    rows = yield Ask(query, (namespace, which.before, which.queue, which.name, which.kind, status, which.limit))
+    rows = yield Ask(query, (namespace, which.before, which.queue, which.name, which.kind, status, which.limit, *found))
     return [execution(tuple(row)) for row in rows]
 
 

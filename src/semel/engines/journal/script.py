@@ -151,11 +151,16 @@ class Store(Protocol):
         """Let go of the database."""
 
 
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*.*?\*/|\s+", re.DOTALL)
+"""What holds no words of SQL: texts, quoted names, comments, white space."""
+
+
 def refuse_control(sql: str) -> None:
     """Within someone else's transaction nobody begins or ends one."""
-    first = sql.lstrip().partition(" ")[0].rstrip(";").lower()
-    if first in ("begin", "commit", "end", "rollback", "savepoint", "release", "start", "abort"):
-        raise InvalidValue(f"{first.upper()} in ctx.transaction(): the transaction is Semel's, and ends by itself.")
+    for piece in _QUOTED.sub(" ", sql).split(";"):
+        first = piece.strip().partition(" ")[0].lower()
+        if first in ("begin", "commit", "end", "rollback", "savepoint", "release", "start", "abort"):
+            raise InvalidValue(f"{first.upper()} in ctx.transaction(): the transaction is Semel's, and ends by itself.")
 
 
 def load_queries(package: str) -> dict[str, str]:

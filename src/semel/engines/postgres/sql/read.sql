@@ -61,6 +61,19 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
    and id in (select execution from semel_dead where namespace = $1 and status = $6)
  order by id desc limit $7
 
+-- name: recent_found
+-- The same for workflows with all of these search attributes: (…, names, values).
+select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
+       finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
+       stripped, parent_id
+  from semel_executions
+ where namespace = $1 and ($2::text is null or id < $2) and ($3::text is null or queue = $3)
+   and ($4::text is null or name = $4) and ($5::text is null or kind = $5) and ($6::text is null or status = $6)
+   and id in (select a.execution from unnest($8::text[], $9::text[]) as o(name, value)
+                join semel_attribute a on a.name = o.name and a.value = o.value
+               group by a.execution having count(*) = cardinality($8::text[]))
+ order by id desc limit $7
+
 -- name: history
 -- Every execution under a key, newest first, at most 100: (namespace, kind, key).
 with recursive chain as (

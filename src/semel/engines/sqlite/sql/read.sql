@@ -62,6 +62,19 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
    and id in (select execution from semel_dead where namespace = ?1 and status = ?6)
  order by id desc limit ?7
 
+-- name: recent_found
+-- The same for workflows with all of these search attributes: (…, names, values). SQLite: lists are JSON text.
+select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
+       finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
+       stripped, parent_id
+  from semel_executions
+ where namespace = ?1 and (?2 is null or id < ?2) and (?3 is null or queue = ?3)
+   and (?4 is null or name = ?4) and (?5 is null or kind = ?5) and (?6 is null or status = ?6)
+   and id in (select a.execution from json_each(?8) n join json_each(?9) v on v.key = n.key
+               cross join semel_attribute a on a.name = n.value and a.value = v.value
+               group by a.execution having count(*) = json_array_length(?8))
+ order by id desc limit ?7
+
 -- name: history
 -- Every execution under a key, newest first, at most 100: (namespace, kind, key).
 with recursive chain as (

@@ -1,0 +1,126 @@
+"""What a workflow shows of itself, and what it is given: values, words to find it by, time, dice."""
+
+import asyncio
+import uuid
+
+import pytest
+
+import semel
+from tests.world import World, waits
+
+
+async def test_published_values_can_be_read_at_any_time(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None:
+        ctx.publish("progress", 0)
+        ctx.publish("progress", {"done": 1})
+        ctx.publish("other", [1, None])
+        await ctx.wait_signal("go")
+        ctx.publish("progress", {"done": 2})
+
+    async with world.worker(app, cached_workflows=0):
+        handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+        assert await handle.published("progress") == {"done": 1}
+        assert await handle.published("other") == [1, None]
+        assert await handle.published("nothing") is None
+        assert await handle.published("nothing", "default") == "default"
+        await handle.signal("go")
+        await handle.result(timeout="20s")
+        assert await handle.published("progress") == {"done": 2}
+
+
+async def test_search_attributes_find_it(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context, scope: str, level: str) -> None:
+        ctx.search_attributes["scope"] = "unknown"
+        ctx.search_attributes["scope"] = scope
+        ctx.search_attributes["level"] = level
+        ctx.search_attributes["gone"] = "soon"
+        assert dict(ctx.search_attributes) == {"scope": scope, "level": level, "gone": "soon"}
+        await ctx.wait_signal("go")
+        del ctx.search_attributes["gone"]
+        assert len(ctx.search_attributes) == 2
+        assert ctx.search_attributes["scope"] == scope
+
+    async with world.worker(app, cached_workflows=0):
+        eu, us = [
+            await waits(await app.start_workflow(flow, scope, level, workflow_id=scope))
+            for scope, level in (("eu", "high"), ("us", "high"))
+        ]
+        assert await eu.attributes() == {"scope": "eu", "level": "high", "gone": "soon"}
+        assert [e.id for e in await app.list(attributes={"scope": "eu"})] == [eu.id]
+        assert [e.id for e in await app.list(attributes={"level": "high"})] == [us.id, eu.id]
+        assert [e.id for e in await app.list(attributes={"level": "high"}, limit=1, before=us.id)] == [eu.id]
+        assert [e.id for e in await app.list(attributes={"level": "high", "scope": "us"})] == [us.id]
+        assert await app.list(attributes={"scope": "asia"}) == []
+        await eu.signal("go")
+        await eu.result(timeout="20s")
+        assert await eu.attributes() == {"scope": "eu", "level": "high"}
+        assert [e.id for e in await app.list(attributes={"level": "high"}, status="completed")] == [eu.id]
+        assert [e.id for e in await app.list(attributes={"level": "high"}, status="waiting")] == [us.id]
+
+
+@pytest.mark.parametrize("value", ["", "x" * 256, "a\0b", 3])
+async def test_an_attribute_is_a_short_text(world: World, value: object) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> str:
+        try:
+            ctx.search_attributes["scope"] = value  # type: ignore[assignment]
+        except semel.InputError:
+            return "refused"
+        return "let in"
+
+    async with world.worker(app):
+        assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s") == "refused"
+
+
+async def test_time_and_dice_are_the_same_from_the_journal(world: World) -> None:
+    app, seen = world.app(), []
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None:
+        mine = [ctx.now(), ctx.uuid4(), ctx.random.random(), ctx.random.sample(range(100), 5), ctx.run_id]
+        await ctx.wait_signal("go")
+        mine.append(ctx.now())
+        await ctx.wait_signal("go")
+        seen.append([*mine, ctx.now(), ctx.uuid4()])
+        await ctx.wait_signal("go")
+
+    async with world.worker(app, cached_workflows=0):
+        handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+        for _ in range(3):
+            await world.advance("1h")
+            await handle.signal("go")
+            await asyncio.sleep(0)
+            if _ < 2:
+                await waits(handle)
+        await handle.result(timeout="20s")
+        other = await app.start_workflow(flow, workflow_id="other")
+        for _ in range(3):
+            await other.signal("go")
+        await other.result(timeout="20s")
+    assert len(seen) >= 2
+    assert seen[0] == seen[1], "a replay saw the same"
+    first, last = seen[0], seen[-1]
+    assert first[0] < first[5] < first[6]
+    assert isinstance(first[1], uuid.UUID)
+    assert first[1].version == 4
+    assert first[1] != last[1], "another workflow has other dice"
+    assert first[4] == f"{handle.id}.1"
+
+
+async def test_one_that_no_schedule_started_has_no_time_of_a_schedule(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> list[bool]:
+        return [ctx.scheduled_for is None, ctx.window is None, ctx.parent_workflow_id is None, ctx.workflow_id == "k"]
+
+    async with world.worker(app):
+        assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s") == [True] * 4

@@ -1,0 +1,142 @@
+"""The loop of a workflow: no clock, no threads, and the same order each time."""
+
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from semel.errors import Forbidden
+from semel.flow.loop import FlowLoop, Timer
+
+
+def run(code: Callable[[FlowLoop], Coroutine[Any, Any, Any]], salt: int = 1) -> Any:
+    timers: list[Timer] = []
+    loop = FlowLoop(salt, timers.append)
+    task = loop.create_task(code(loop))
+    loop.run()
+    while not task.done():
+        timers.sort(key=lambda timer: timer.due)
+        timer = timers.pop(0)
+        loop.now = timer.due
+        if not timer.cancelled():
+            loop.fire(timer)
+            loop.run()
+    return task.result()
+
+
+def test_time_stands_still_until_it_is_moved() -> None:
+    async def code(loop: FlowLoop) -> list[float]:
+        times = [loop.time()]
+        await asyncio.sleep(60)
+        times.append(loop.time())
+        await asyncio.sleep(0)
+        return [*times, loop.time()]
+
+    assert run(code) == [0, 60, 60]
+
+
+def test_sets_of_tasks_have_the_same_order_each_time() -> None:
+    async def code(loop: FlowLoop) -> list[int]:
+        async def one(n: int) -> int:
+            await asyncio.sleep(n % 3)
+            return n
+
+        tasks = {asyncio.create_task(one(n)) for n in range(50)}
+        done, _ = await asyncio.wait(tasks)
+        return [task.result() for task in done]
+
+    assert len({tuple(run(code, 7)) for _ in range(5)}) == 1
+
+
+def test_as_completed_starts_them_in_the_order_given() -> None:
+    async def code(loop: FlowLoop) -> list[int]:
+        began = []
+
+        async def one(n: int) -> None:
+            began.append(n)
+
+        for each in asyncio.as_completed([one(n) for n in range(20)]):
+            await each
+        return began
+
+    assert run(code) == list(range(20))
+
+
+async def test_inside_another_loop_each_knows_its_own() -> None:
+    outer = asyncio.current_task()
+
+    async def code(loop: FlowLoop) -> list[bool]:
+        return [asyncio.get_running_loop() is loop, asyncio.current_task() is not outer]  # type: ignore[comparison-overlap]
+
+    assert run(code) == [True, True]
+    assert asyncio.current_task() is outer
+    await asyncio.sleep(0)
+
+
+def test_an_endless_loop_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semel.flow.loop.MOST_CALLBACKS", 1000)
+
+    async def code(loop: FlowLoop) -> None:
+        while True:
+            await asyncio.sleep(0)
+            loop.now += 1
+
+    loop = FlowLoop(1, lambda timer: None)
+    loop.create_task(code(loop))
+    with pytest.raises(RuntimeError, match="without waiting for anything"):
+        loop.run()
+    loop.abandon()
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        lambda loop: loop.run_in_executor(None, print),
+        lambda loop: loop.call_soon_threadsafe(print),
+        lambda loop: loop.create_server(None),
+        lambda loop: loop.create_connection(None),
+        lambda loop: loop.subprocess_exec(None),
+        lambda loop: loop.add_reader(0, print),
+        lambda loop: loop.getaddrinfo("x", 1),
+    ],
+)
+def test_what_reaches_outside_is_refused(reach: Callable[[Any], Any]) -> None:
+    with pytest.raises(Forbidden):
+        reach(FlowLoop(1, lambda timer: None))
+
+
+def test_abandoned_code_is_closed_where_it_is_and_does_nothing_more(caplog: pytest.LogCaptureFixture) -> None:
+    heard = []
+    gc.collect()
+    caplog.clear()
+
+    async def code(loop: FlowLoop) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            heard.append("cancelled")
+        finally:
+            heard.append("closed")
+            asyncio.create_task(asyncio.sleep(1))  # noqa: RUF006
+            await asyncio.sleep(1)
+            heard.append("went on")
+
+    loop = FlowLoop(1, lambda timer: None)
+    loop.create_task(code(loop))
+    loop.run()
+    loop.abandon()
+    gc.collect()
+    assert heard == ["closed"]
+    assert caplog.text == ""
+
+
+def test_leaving_python_stays_in_the_task() -> None:
+    async def code(loop: FlowLoop) -> None:
+        raise SystemExit(3)
+
+    loop = FlowLoop(1, lambda timer: None)
+    task = loop.create_task(code(loop))
+    loop.run()
+    assert isinstance(task.exception(), SystemExit)
