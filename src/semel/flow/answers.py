@@ -6,8 +6,8 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.engine.outcomes import failure
 from semel.engine.protocol import Outcome
-from semel.errors import KeyConflict, SemelError
-from semel.flow.commands import Command
+from semel.errors import KeyConflict, SemelError, TaskFailed
+from semel.flow.commands import IN_PLACE, Command
 from semel.flow.entries import Resolved, Signalled, stored
 
 
@@ -27,6 +27,8 @@ def answer(command: Command, with_: Resolved, workflow: str) -> None:
             case Status.COMPLETED:
                 future.set_result(command.read(stored(with_.output)))
             case status:
+                if command.kind in IN_PLACE and with_.error is not None:
+                    raise _step_failed(command, with_.error, workflow)
                 raise failure(command.ref or workflow, command.name, Outcome(Status(status), None, with_.error, False))
     except SemelError as error:
         future.set_exception(error)
@@ -40,6 +42,17 @@ def hand(command: Command, signal: Signalled) -> None:
         command.future.set_result(command.read(stored(signal.payload)))
     except SemelError as error:
         command.future.set_exception(error)
+
+
+def _step_failed(command: Command, error: ErrorInfo, workflow: str) -> TaskFailed:
+    """A step is no execution of its own, so that there is nothing to redrive."""
+    return TaskFailed(
+        f"step {command.name!r} failed: {error.type}: {error.message}.",
+        execution_id=workflow,
+        error_type=error.type,
+        error_message=error.message,
+        traceback=error.traceback,
+    )
 
 
 def _refusal(error: ErrorInfo | None) -> KeyConflict:
