@@ -10,7 +10,7 @@ import pytest
 
 import semel
 from tests.cli.shell import ask_to_stop, await_line, process, shop, until_status, worker
-from tests.world import World
+from tests.world import World, eventually
 
 
 async def enqueue(app: semel.App, name: str, seconds: float) -> semel.Handle[object]:
@@ -83,6 +83,10 @@ async def test_a_worker_serves_only_its_queues(sqlite_world: World, tmp_path: Pa
         assert [w.queues for w in await app.workers()] == ["payments,other"]
 
 
+async def _workers(app: semel.App, count: int) -> bool:
+    return len(await app.workers()) == count
+
+
 @pytest.mark.slow
 async def test_a_child_that_dies_is_replaced(world: World, tmp_path: Path) -> None:
     app = world.app()
@@ -100,8 +104,7 @@ async def test_a_child_that_dies_is_replaced(world: World, tmp_path: Path) -> No
         assert "exit code 9" in line
         with pytest.raises(semel.TaskFailed, match="the worker died"):
             await doomed.result(timeout="20s")
-        await asyncio.to_thread(await_line, running, "ready")
-        assert len(await app.workers()) == 2
+        await eventually(lambda: _workers(app, 2))
         handle = await app.enqueue(charge, "o-1")
         assert await handle.result(timeout="20s") == {"order": "o-1", "cents": 100}
         ask_to_stop(running)

@@ -99,6 +99,10 @@ async def test_list_show_and_graph(shop: Shop) -> None:
     data = (await shop.say("workflows", "list", "--name", "order", "--json")).data
     assert [e["key"] for e in data] == ["order-1"]
     assert (await shop.say("workflows", "list", "--status", "failed", "--json")).data == []
+    for value, keys in (("eu", ["order-1"]), ("us", [])):
+        data = (await shop.say("workflows", "list", "--attribute", f"region={value}", "--json")).data
+        assert [e["key"] for e in data] == keys
+    assert (await shop.say("workflows", "list", "--attribute", "region")).code == 2
     page = ("workflows", "list", "--limit", "1", "--json")
     first = (await shop.say(*page)).data[0]["id"]
     assert len((await shop.say(*page, "--before", first)).data) == 1
@@ -171,7 +175,7 @@ async def test_reset_with_mended_code(shop: Shop) -> None:
         assert await ended(handle) == "failed"
     told = await shop.say("workflows", "show", "order-1")
     assert "failed: ValueError: no stamps" in told.out
-    assert "semel workflows reset order-1 --to" in told.out
+    assert "semel workflows reset order-1 --to ship" in told.out
     mended = shop.code("mended")
     told = await shop.say("workflows", "reset", "order-1", "--to", "ship", "--json")
     assert (told.code, told.data["id"]) == (0, handle.id)
@@ -211,11 +215,11 @@ async def test_replay_tells_what_would_be_parked(shop: Shop, tmp_path: Path) -> 
         handle = await shop.start(app, "1")
     before = shop.target
     told = await at_shell("replay", before)
-    assert (told.code, "All 2 histories replay." in told.out) == (0, True)
+    assert (told.code, "2 histories replayed: " in told.out) == (0, True)
     changed = shop.code("after", change="await ctx.step(ship, order_id)")
     told = await at_shell("replay", shop.target, "--since", "2d", "--name", "order")
     assert told.code == 7
-    for word in ("order-1 (order, ", "task 'charge'", "step 'ship'", "after_", "1 of 1 histories do not replay"):
+    for word in ("order-1 (order, ", "task 'charge'", "step 'ship'", "after_", "1 of 1 history would be parked"):
         assert word in told.out, word
     data = (await at_shell("replay", shop.target, "--json")).data
     assert (data["replayed"], [one["key"] for one in data["parked"]]) == (2, ["order-1"])

@@ -85,8 +85,12 @@ def report(paper: Paper, found: Sequence[Replayed]) -> Exit:
     if not found:
         paper.line("There is no history to replay.")
     elif bad:
-        paper.line(f"{len(bad)} of {len(found)} histories do not replay.", "red")
+        paper.line(f"{len(bad)} of {_counted(found)} would be parked.", "red")
         paper.line("  Put the change behind ctx.patched('…'), or keep the old code as another version.", "dim")
     else:
-        paper.line(f"All {len(found)} histories replay.", "green")
+        paper.line(f"{_counted(found)} replayed: this code goes on with all of it.", "green")
     return Exit.DIFFERS if bad else Exit.OK
+
+
+def _counted(found: Sequence[Replayed]) -> str:
+    return f"{len(found)} {'history' if len(found) == 1 else 'histories'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -67,7 +68,7 @@ def import_(
             paper.data({**head, "events": [plain(event) for event in events]})
             return Exit.OK
         for label, value in head.items():
-            paper.line(f"{label:<12}{value}")
+            paper.line(f"{label:<12}{value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
         paper.line()
         timeline(paper, events)
         paper.next("replay", "module:app", "--file", str(file))

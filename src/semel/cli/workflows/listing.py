@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -22,6 +22,10 @@ async def list_workflows(
     status: StatusOption = None,
     name: Annotated[str | None, typer.Option("--name", help="Only those of this workflow function.")] = None,
     queue: Annotated[str | None, typer.Option("--queue", help="Only those on this queue.")] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Only those with this search attribute; may be given again."),
+    ] = None,
     parked: Annotated[bool, typer.Option("--parked", help="Only those that cannot go on, and why.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 50,
     before: Annotated[str | None, typer.Option(help="Older than this execution: the next page.")] = None,
@@ -29,10 +33,11 @@ async def list_workflows(
     """List workflows, newest first."""
     if parked and status not in (None, Status.WAITING):
         raise InvalidValue(f"--parked --status {status}: a parked workflow is waiting.")
+    which: dict[str, Any] = {"name": name, "queue": queue, "attributes": _attributes(attribute or [])}
     if parked:
-        found = await _parked(app, name, queue, limit, before)
+        found = await _parked(app, which, limit, before)
     else:
-        found = list(await app.list(kind="workflow", status=status, name=name, queue=queue, limit=limit, before=before))
+        found = list(await app.list(kind="workflow", status=status, limit=limit, before=before, **which))
     if paper.as_json:
         paper.data([as_data(execution) for execution in found])
         return
@@ -45,10 +50,20 @@ async def list_workflows(
         paper.next("workflows", "list", *(["--parked"] if parked else []), "--before", found[-1].id)
 
 
-async def _parked(app: App, name: str | None, queue: str | None, limit: int, before: str | None) -> list[Execution]:
+def _attributes(given: list[str]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        name, sign, value = one.partition("=")
+        if not sign or not name:
+            raise InvalidValue(f"--attribute {one!r}: write NAME=VALUE.")
+        found[name] = value
+    return found
+
+
+async def _parked(app: App, which: dict[str, Any], limit: int, before: str | None) -> list[Execution]:
     found: list[Execution] = []
     while len(found) < limit:
-        page = await app.list(kind="workflow", status=Status.WAITING, name=name, queue=queue, limit=PAGE, before=before)
+        page = await app.list(kind="workflow", status=Status.WAITING, limit=PAGE, before=before, **which)
         found += [execution for execution in page if is_parked(execution)]
         if len(page) < PAGE:
             break

@@ -42,7 +42,7 @@ async def show(app: App, paper: Paper, which: Which) -> None:
     _head(paper, execution, given, attributes)
     timeline(paper, events)
     await _waiting(app, paper, waits)
-    _end(paper, handle, execution, result)
+    _end(paper, execution, events, result)
 
 
 def _head(paper: Paper, e: Execution, given: Any, attributes: dict[str, str]) -> None:
@@ -125,7 +125,7 @@ async def _standing(app: App, command: Asked) -> str:
     return f"{execution.id} is {execution.status}{tries}"
 
 
-def _end(paper: Paper, handle: Handle[Any], execution: Execution, result: Any) -> None:
+def _end(paper: Paper, execution: Execution, events: Sequence[Event], result: Any) -> None:
     paper.line()
     if execution.status is Status.COMPLETED:
         told = "past its retention" if execution.expired else json.dumps(result, ensure_ascii=False)
@@ -135,7 +135,9 @@ def _end(paper: Paper, handle: Handle[Any], execution: Execution, result: Any) -
         paper.line(f"{label:<12}{execution.error.type}: {execution.error.message}", "red")
     key = execution.key or execution.id
     if execution.status in _RELEASED:
-        paper.next("workflows", "reset", key, "--to", "STEP")
+        failed = [event for event in events if event.what == "resolved" and event.status in _RELEASED]
+        if failed:
+            paper.next("workflows", "reset", key, "--to", failed[-1].name or str(failed[-1].command))
         paper.next("redrive", execution.id)
     elif execution.status.live:
         paper.next("workflows", "cancel", key)
