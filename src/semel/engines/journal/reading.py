@@ -13,6 +13,7 @@ from semel.contract.times import from_micros, optional, span
 from semel.engine.protocol import Filter, Outcome, Past
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
 
+_TRIES = 5
 SNAPSHOT = 0
 """The token of the row of a journal that holds what the last run of an ended flow began with."""
 _DEAD = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
@@ -141,7 +142,9 @@ def attributes(id_: str) -> Script[dict[str, str]]:
 @procedure(Line.READ)
 def past(namespace: str, id_: str) -> Script[Past | None]:
     """All that a flow can be run again from."""
+    tries = 0
     while True:
+        tries += 1
         head = yield Ask("past", (namespace, id_))
         if not head:
             return None
@@ -149,7 +152,7 @@ def past(namespace: str, id_: str) -> Script[Past | None]:
         rows = [(n, token, bytes(body)) for n, token, body in (yield Ask("journal_of", (id_,)))]
         if rows and rows[0][1] == SNAPSHOT:
             (base, _, snapshot), *rows = rows
-        if not rows or rows[0][0] == (base or 0) + 1:
+        if not rows or rows[0][0] == (base or 0) + 1 or tries == _TRIES:
             break
         # It continued as new between the two statements; look again.
     return Past(
