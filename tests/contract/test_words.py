@@ -99,11 +99,19 @@ def test_one_that_is_past_its_retention() -> None:
         (Reason.REPLAYED, "it had finished, so they got its outcome"),
         (Reason.INPUT_DIFFERS, "refused: the input was another one"),
         (Reason.FUNCTION_DIFFERS, "refused: the key was asked for with another function"),
+        (Reason.SEEN, "its key had been seen within the window"),
     ],
 )
 def test_each_reason_has_its_words(reason: Reason, why: str) -> None:
     one = Suppressed("e1", reason, 1, NINE, NINE)
     assert f"  1 duplicate did not run ({why}), at 2026-03-01 09:00:00 UTC." in said(COMPLETED, one)
+
+
+@pytest.mark.parametrize(("count", "what"), [(1, "1 message key was"), (7, "7 message keys were")])
+def test_keys_that_were_forgotten_too_soon_are_no_duplicates(count: int, what: str) -> None:
+    text = said(COMPLETED, Suppressed("e1", Reason.OVERFLOWED, count, NINE, TEN))
+    assert f"  {what} forgotten before the window was over, the last at 2026-03-01 10:00:00 UTC: more came" in text
+    assert "duplicate" not in text.split("The key is taken")[0]
 
 
 def test_duplicates_are_told_with_the_execution_they_met() -> None:

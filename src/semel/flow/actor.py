@@ -9,6 +9,7 @@ from collections import deque
 from typing import Any, Final
 
 from semel.contract.lifecycle import Status
+from semel.contract.window import DedupWindow
 from semel.define.entity import Entity
 from semel.engine.outcomes import describe
 from semel.errors import NotFound
@@ -27,6 +28,8 @@ log = logging.getLogger("semel.entity")
 IDLE: Final = "idle"
 FEW: Final = 64
 """Waiting messages that may be written down again with every message; of more, only as the journal grows."""
+_NO_KEYS: Final = DedupWindow()
+"""Keys of an entity are not in its snapshot."""
 _UNDONE: Final = (Kind.ENQUEUE, Kind.PUBLISH, Kind.SEND, Kind.CANCEL)
 
 
@@ -119,8 +122,7 @@ class Actor(Instance):
         """Nothing is under way, and there is more to do: what was before does not matter any more."""
         if len(self._mail) > max(FEW, self.entries + len(self._turn.entries)):
             return
-        self._renew()
-        self.loop.renumber(self._salt() + 1)  # as after the task that serves
+        self._renew(1)  # the task that serves
         self._mark = self._snapshot(tuple(self._mail))
         self._turn.entries = [Began(FORMAT, 1, self.run, self.loop.now)]
 
@@ -168,8 +170,7 @@ class Actor(Instance):
         waits = self._bell is not None and not self._bell.done() and not self._mail
         if waits and not self._resting and self._is_calm():
             self._resting = True
-            self._renew()
-            self.loop.renumber(self._salt() + 2)  # as after the task that serves, and what it waits for
+            self._renew(2)  # the task that serves, and what it waits for
 
     def _stored(self) -> bytes:
         if self._encoded is None or self.loop.alive > 1:
@@ -178,7 +179,14 @@ class Actor(Instance):
 
     def _snapshot(self, mail: tuple[Signalled, ...] = ()) -> Snapshot:
         return Snapshot(
-            self._stored(), self.run, self._numbers, dict(self.counts), dict(self.attributes), mail, active=self.active
+            self._stored(),
+            self.run,
+            self._numbers,
+            dict(self.counts),
+            dict(self.attributes),
+            mail,
+            _NO_KEYS,
+            self.active,
         )
 
     def _conclude(self, turn: Turn) -> None:

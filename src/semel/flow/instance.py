@@ -96,13 +96,13 @@ class Instance:
             self._dice = random.Random(self._salt())
         return self._dice
 
-    def _renew(self) -> None:
-        """Go on as a new run, as if it had just been made from a snapshot."""
+    def _renew(self, made: int = 0) -> None:
+        """Go on as a new run, as if it had just been made from a snapshot, and so many futures since."""
         self.run += 1
         self.entries = 0
         self._dice = None
         self._patches.clear()
-        self.loop.renumber(self._salt())
+        self.loop.renumber(self._salt() + made)
 
     @property
     def carries(self) -> bool:
