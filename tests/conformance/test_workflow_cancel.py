@@ -101,6 +101,27 @@ async def test_the_task_it_waits_for_is_cancelled_too(world: World, begun: bool)
     assert heard == (["began", "cancelled"] if begun else [])
 
 
+async def test_a_task_that_another_workflow_waits_for_goes_on(world: World) -> None:
+    app, goes_on = world.app(), asyncio.Event()
+
+    @app.task
+    async def work() -> str:
+        await goes_on.wait()
+        return "done"
+
+    @app.workflow
+    async def flow(ctx: semel.Context, n: int) -> str:
+        return await ctx.execute_task(work, task_id="t")
+
+    async with world.worker(app, cached_workflows=0):
+        first = await waits(await app.start_workflow(flow, 1, workflow_id="k1"))
+        second = await waits(await app.start_workflow(flow, 2, workflow_id="k2"))
+        await first.cancel()
+        assert await ended(first) == "cancelled"
+        goes_on.set()
+        assert await second.result(timeout="20s") == "done"
+
+
 async def test_one_that_has_not_begun_never_does(world: World) -> None:
     app, runs = world.app(), []
 

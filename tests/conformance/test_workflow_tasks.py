@@ -252,3 +252,32 @@ async def test_bad_arguments_are_refused_at_the_line_that_gives_them(world: Worl
         handle = await app.start_workflow(flow, workflow_id="k")
         assert await ended(handle) == "completed"
         assert await handle.result(timeout="20s") == "refused"
+
+
+async def test_it_is_heard_of_at_once_while_a_step_runs(world: World) -> None:
+    app, goes_on = world.app(), asyncio.Event()
+
+    @app.task
+    async def work() -> str:
+        return "worked"
+
+    @app.workflow
+    async def child(ctx: semel.Context) -> str:
+        return await ctx.execute_task(work)
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None:
+        step = asyncio.create_task(ctx.step(goes_on.wait, name="long"))
+        ctx.publish("task", await ctx.execute_task(work))
+        ctx.publish("child", await ctx.execute_workflow(child, workflow_id="c"))
+        ctx.publish("signal", await ctx.wait_signal("x"))
+        await step
+
+    async with world.worker(app, lease="10m"):  # its heart would look only after minutes
+        handle = await app.start_workflow(flow, workflow_id="k")
+        for name in ("task", "child"):
+            assert await eventually(lambda name=name: handle.published(name), within=10) == "worked"
+        await handle.signal("x", "heard")
+        assert await eventually(lambda: handle.published("signal"), within=10) == "heard"
+        goes_on.set()
+        await handle.result(timeout="20s")

@@ -20,7 +20,7 @@ _EXECUTIONS = (Kind.TASK, Kind.WORKFLOW)
 async def commit_of(lanes: Lanes, claim: Claim, instance: Instance, turn: Turn, *, rests: bool) -> Commit:
     """All that a turn leaves behind. `rests`: nothing of it runs here any more."""
     flow = claim.execution
-    made = Commit(claim.lane, claim.seq, flow, instance.position + 1)
+    made = Commit(claim.lane, claim.seq, flow, instance.position + 1, parent=claim.parent)
     if turn.entries:
         made.body = entries.dump(turn.entries)
     made.consumed = [(row,) for row in turn.consumed]

@@ -36,7 +36,7 @@ from semel.engines.journal.turning import (
     still_held,
     transact,
 )
-from semel.errors import EngineError, EngineUnavailable, Forbidden, InputError, NonDeterminism
+from semel.errors import EngineError, EngineUnavailable, Forbidden, InputError, LeaseLost, NonDeterminism
 from semel.flow import entries, snapshot
 from semel.flow.actor import Actor
 from semel.flow.commands import Command, Kind
@@ -122,7 +122,7 @@ class Flows:
         try:
             rests = await self._take_turns(held)
         except _Gone:
-            log.warning("flow %s (token %s) was taken over by another worker", claim.execution, claim.seq)
+            raise LeaseLost(f"token {claim.seq} was taken over by another worker") from None
         except EngineUnavailable:
             raise  # what was written of it is not known: it is given back, and read anew by who takes it next
         except Exception as error:
@@ -360,10 +360,11 @@ class Flows:
         for c in commits:
             for execution in c.stops:
                 hub.cancel(execution)
+        if heard := {id_ for c in commits for id_ in c.heard_by()}:
+            hub.news(heard)
         lanes = {birth.row[4] for c in commits for birth in c.births}
         if any(c.ended or c.sends or c.stops for c in commits):
             hub.work(())
-            hub.news(())
         elif lanes:
             hub.work(lanes)
 

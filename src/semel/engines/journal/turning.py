@@ -76,6 +76,13 @@ class Commit:
     rests: bool = False
     due: int | None = None
 
+    parent: str | None = None
+
+    def heard_by(self) -> list[str]:
+        """Flows that get something by this turn, and may be awake."""
+        parent = [self.parent] if self.ended and self.parent else []
+        return [*(row[0] for row in self.sends), *parent]
+
     @property
     def plain(self) -> bool:
         """Nothing but a row of the journal?"""

@@ -282,7 +282,8 @@ class JournalWorker:
         self.hub.done([e.claim.execution for e in endings])
         if self._runs_flows and any(e.claim.parent or e.claim.key for e in final):
             self.hub.work(())  # a flow may have waited for one of them
-            self.hub.news(())
+            if parents := {e.claim.parent for e in final if e.claim.parent}:
+                self.hub.news(parents)
         for ending in again:
             self.heart.due_in(ending.retry_in or 0.0)
         with contextlib.suppress(EngineUnavailable):  # the results are in; others look by themselves before long
