@@ -78,9 +78,11 @@ def deliver(namespace: str, row: Row) -> Script[Status | None]:
         return None
     if rows[0][0] == "task":
         raise InvalidValue(f"execution {row[0]} is a task, and a task takes no signals: send them to a workflow.")
-    if (yield Each("deliver", [row])):
-        return Status.RUNNING
-    return Status((yield Ask("flow_kind", (namespace, row[0])))[0][1])
+    reached = yield Each("deliver", [row])
+    # On PostgreSQL it may have ended in the middle of that, and what came was dropped. If it is there now it stays
+    # there until the end of this transaction: what comes for a flow holds its row.
+    _, status, lives, _ = (yield Ask("flow_kind", (namespace, row[0])))[0]
+    return Status.RUNNING if reached and lives else Status(status)
 
 
 @procedure(Line.CONTROL)
