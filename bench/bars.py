@@ -12,6 +12,7 @@ from bench.plan import (
     LIMIT_POSTGRES,
     LIMIT_SQLITE,
     PGQUEUER,
+    RESTATE,
     RHYTHM,
     SEMEL_POSTGRES,
     SEMEL_SQLITE,
@@ -24,11 +25,15 @@ PART_OF = {
     "W1": "throughput",
     "W2": "throughput",
     "W3": "throughput",
+    "W4": "steps",
     "W5": "latency",
     "W6": "history",
     "memory": "memory",
     "idle": "idle",
     "held": "held",
+    "sleepers": "sleepers",
+    "entities": "entities",
+    "endless": "endless",
 }
 
 
@@ -89,6 +94,7 @@ def bars() -> Iterator[Bar]:
         yield from beside_peers(semel)
         yield from beside_the_limit(semel)
         yield from beside_ourselves(semel)
+        yield from of_flows(semel)
     yield Bar("bar", SEMEL_POSTGRES, "idle", 20, less=True)
 
 
@@ -102,11 +108,13 @@ def beside_peers(semel: Contender) -> Iterator[Bar]:
     else:
         yield Bar("bar", semel, "W2", 6, against=HUEY, theirs="W2")
     yield Bar("bar", semel, "W3", 5, against=RHYTHM, theirs="W3")
+    yield Bar("bar", semel, "W4 500x10", 8, against=RESTATE, theirs="W4 500x10")
+    yield Bar("bar", semel, "W4 1x1000", 2.5, against=ABSURD, theirs="W4 1x1000")
     yield Bar("bar", semel, "W5 p50", 1, less=True, against=CELERY, theirs="W5 p50")
 
 
 def beside_the_limit(semel: Contender) -> Iterator[Bar]:
-    shares = {"W1 x1": 0.8, "W1 many": 0.5, "W1 bulk": 0.6, "W2": 0.45, "W3": 0.5}
+    shares = {"W1 x1": 0.8, "W1 many": 0.5, "W1 bulk": 0.6, "W2": 0.45, "W3": 0.5, "W4 500x10": 0.25, "W4 1x1000": 0.7}
     for work, share in shares.items():
         yield Bar("aim", semel, work, share, against=LIMIT[semel], theirs=work)
     yield Bar("aim", semel, "W5 p50", 1.2, less=True, against=LIMIT[semel], theirs="W5 p50")
@@ -120,6 +128,17 @@ def beside_ourselves(semel: Contender) -> Iterator[Bar]:
     yield Bar("bar", semel, "memory", 150, less=True)
     yield Bar("aim", semel, "memory, twice the tasks", 1.05, less=True, against=semel, theirs="memory")
     yield Bar("bar", semel, "held", 0.8, against=None)
+
+
+def of_flows(semel: Contender) -> Iterator[Bar]:
+    """Figures of workflows and entities that stand for themselves."""
+    yield Bar("bar", semel, "sleepers, idle CPU", 2, less=True)
+    yield Bar("bar", semel, "sleepers, memory", 200, less=True)
+    yield Bar("bar", semel, "sleepers, waking", 5, less=True)
+    yield Bar("bar", semel, "entities, many", 10_000)
+    yield Bar("bar", semel, "entities, one", 1_500)
+    yield Bar("bar", semel, "endless, keys kept", 10_001, less=True)  # `max_keys`, and not one more
+    yield Bar("bar", semel, "endless, journal rows", 2, less=True)
 
 
 def judge(figures: Figures) -> list[Verdict]:

@@ -18,6 +18,9 @@ from bench.group import Group, work_off
 from bench.measure import (
     BULK,
     CALLERS,
+    LONG,
+    STEPS,
+    WORKFLOWS,
     Arguments,
     Stopwatch,
     arguments,
@@ -25,6 +28,7 @@ from bench.measure import (
     clock,
     emit,
     emit_latency,
+    emit_median,
     process,
     worker_of,
 )
@@ -32,6 +36,7 @@ from bench.measure import (
 BATCH = 200
 OWNER = 7
 PAUSE = 0.01
+REPEATS = 5
 
 SCHEMA = """
 create table record (
@@ -42,6 +47,7 @@ create table ready (
     seq bigint generated always as identity primary key, key text not null, task text not null,
     input bytea, owner int, leased_until timestamptz
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
+create table step (flow bigint not null, n int not null, result bytea not null, primary key (flow, n));
 """
 ADMITTED = """
 with admitted as (
@@ -76,6 +82,21 @@ SETTLE_AND_TELL = f"""
 select pg_notify('done', string_agg(key, ',')) from stored
 """
 
+BEGIN = """
+with begun as (
+    insert into record (key, task, input)
+    select key, 'flow', '\\x7b7d' from unnest($1::text[]) as d (key)
+    on conflict (key) do nothing returning key
+)
+insert into ready (key, task, owner, leased_until)
+select key, 'flow', $2, now() + interval '30 seconds' from begun returning key, seq
+"""
+NOTE = """
+insert into step (flow, n, result)
+select d.flow, d.n, d.result from unnest($1::bigint[], $2::int[], $3::bytea[]) as d (flow, n, result)
+join ready on ready.seq = d.flow and ready.owner = $4
+"""
+
 # One plan for every batch size, by index: what a planner without fresh statistics would get wrong.
 PINNED = {
     "plan_cache_mode": "force_generic_plan",
@@ -106,7 +127,7 @@ async def admit(connection: Any, keys: Sequence[str]) -> set[str]:
 
 
 async def clear(connection: Any) -> None:
-    await connection.execute("drop table if exists record, ready")
+    await connection.execute("drop table if exists record, ready, step")
     await connection.execute(SCHEMA)
     await connection.execute("vacuum analyze")
 
@@ -194,6 +215,56 @@ async def latency(args: Arguments) -> None:
     await listening.close()
 
 
+async def steps(args: Arguments) -> None:
+    """W4 in one process: a step is committed before the next one runs; what waits together commits together."""
+    connection = await connect(args.url)
+
+    async def begin(keys: list[str]) -> list[int]:
+        rows = await connection.fetch(BEGIN, keys, OWNER)
+        begun = {row["key"]: row["seq"] for row in rows}
+        return [begun[key] for key in keys]
+
+    async def note(done: list[tuple[int, int, bytes]]) -> list[None]:
+        flows, numbers, results = zip(*done, strict=True)
+        await connection.fetch(NOTE, flows, numbers, results, OWNER)
+        return [None] * len(done)
+
+    async def end(done: list[tuple[int, bytes]]) -> list[None]:
+        await connection.fetch(SETTLE, [seq for seq, _ in done], [result for _, result in done], OWNER)
+        return [None] * len(done)
+
+    one_by_one = asyncio.Lock()  # one connection: groups of two kinds take turns
+
+    def alone(flush: Any) -> Group:
+        async def locked(items: list[Any]) -> Sequence[Any]:
+            async with one_by_one:
+                return await flush(items)
+
+        return Group(locked)
+
+    begins, notes, ends = alone(begin), alone(note), alone(end)
+
+    async def flow(key: str, count: int) -> None:
+        seq = await begins.add(key)
+        for n in range(count):
+            await notes.add((seq, n, json.dumps(await noop()).encode()))
+        await ends.add((seq, json.dumps(count).encode()))
+
+    for work, flows, count in (("W4 500x10", WORKFLOWS, STEPS), ("W4 1x1000", 1, LONG)):
+        rates = []
+        for _ in range(REPEATS):
+            await clear(connection)
+            with Stopwatch() as watch:
+                await asyncio.gather(*(flow(f"flow-{i}", count) for i in range(flows)))
+            rates.append(flows * count / watch.seconds)
+            noted = await connection.fetchval("select count(*) from step")
+            ended = await connection.fetchval("select count(*) from record where state = 2")
+            if (noted, ended) != (flows * count, flows):
+                raise RuntimeError(f"{noted} steps and {ended} ends were stored")
+        emit_median(work, rates, "steps/s")
+    await connection.close()
+
+
 async def worker(args: Arguments) -> None:
     connection, listening = await connect(args.url), await connect(args.url)
     woken = asyncio.Event()
@@ -210,7 +281,7 @@ async def worker(args: Arguments) -> None:
 
 def main() -> None:
     args = arguments()
-    parts = {"throughput": throughput, "latency": latency, "worker": worker}
+    parts = {"throughput": throughput, "latency": latency, "steps": steps, "worker": worker}
     if args.part not in parts:
         sys.exit(f"the limit on PostgreSQL has no part {args.part!r}")
     asyncio.run(parts[args.part](args))

@@ -17,6 +17,9 @@ from bench.group import Group, work_off
 from bench.measure import (
     BULK,
     CALLERS,
+    LONG,
+    STEPS,
+    WORKFLOWS,
     Arguments,
     Stopwatch,
     arguments,
@@ -24,6 +27,7 @@ from bench.measure import (
     clock,
     emit,
     emit_latency,
+    emit_median,
     process,
     worker_of,
 )
@@ -31,6 +35,7 @@ from bench.measure import (
 BATCH = 200
 OWNER = 7
 PAUSE = 0.01
+REPEATS = 5
 LOOK_EVERY = 0.0005  # between two processes there is nothing but looking
 
 SETTINGS = "pragma journal_mode = wal; pragma synchronous = full; pragma wal_autocheckpoint = 4000"
@@ -43,6 +48,9 @@ create table if not exists ready (
     seq integer primary key, key text not null, task text not null,
     input blob, owner integer, leased_until real
 );
+create table if not exists step (
+    flow integer not null, n integer not null, result blob not null, primary key (flow, n)
+) without rowid;
 """
 RECORD = """
 insert into record (key, task, input, created_at) values (?, 'noop', x'7b7d', ?) on conflict do nothing
@@ -51,6 +59,8 @@ QUEUE = "insert into ready (key, task, input) values (?, 'noop', x'7b7d')"
 NEXT = "select seq, key, task, input from ready where owner is null and seq > ? order by seq limit ?"
 CLAIM = "update ready set owner = ?, leased_until = ? where seq = ?"
 FREE = "delete from ready where seq = ? and owner = ?"
+BEGIN = "insert into ready (key, task, owner, leased_until) values (?, 'flow', ?, ?)"
+NOTE = "insert into step (flow, n, result) select seq, ?, ? from ready where seq = ? and owner = ?"
 SETTLE = "update record set result = ?, state = 2, ended_at = ? where key = ?"
 
 Operation = Callable[[apsw.Connection, Any], Any]
@@ -133,6 +143,21 @@ def settle(connection: apsw.Connection, done: tuple[int, str, bytes]) -> bool:
     return True
 
 
+def begin(connection: apsw.Connection, key: str) -> int:
+    now = time.time()
+    connection.execute(RECORD, (key, now))
+    if not connection.changes():
+        raise RuntimeError("a key was not new")
+    connection.execute(BEGIN, (key, OWNER, now + 30))
+    return connection.last_insert_rowid()
+
+
+def note(connection: apsw.Connection, done: tuple[int, int, bytes]) -> bool:
+    flow, n, result = done
+    connection.execute(NOTE, (n, result, flow, OWNER))
+    return connection.changes() == 1
+
+
 async def drain(writer: Writer) -> int:
     seen = 0
 
@@ -172,6 +197,29 @@ async def throughput(args: Arguments) -> None:
         raise RuntimeError(f"{count} of {args.tasks} tasks ran")
     emit("W2", args.tasks / watch.seconds, "tasks/s", batch=BATCH)
     writer.close()
+
+
+async def steps(args: Arguments) -> None:
+    """W4 in one process: a step is committed before the next one runs; what waits together commits together."""
+    file = args.url.removeprefix("sqlite:///")
+    for work, flows, count in (("W4 500x10", WORKFLOWS, STEPS), ("W4 1x1000", 1, LONG)):
+        rates = []
+        for repeat in range(REPEATS):
+            writer = Writer(f"{file}-{count}-{repeat}")
+            with Stopwatch() as watch:
+                await asyncio.gather(*(run_flow(writer, f"flow-{i}", count) for i in range(flows)))
+            rates.append(flows * count / watch.seconds)
+            writer.close()
+        emit_median(work, rates, "steps/s")
+
+
+async def run_flow(writer: Writer, key: str, count: int) -> None:
+    seq = await writer.do(begin, key)
+    for n in range(count):
+        if not await writer.do(note, (seq, n, json.dumps(await noop()).encode())):
+            raise RuntimeError("a step was refused")
+    if not await writer.do(settle, (seq, key, json.dumps(count).encode())):
+        raise RuntimeError("an end was refused")
 
 
 def look_until(reader: apsw.Connection, query: str, key: str) -> Any:
@@ -232,6 +280,8 @@ def main() -> None:
     match args.part:
         case "throughput":
             asyncio.run(throughput(args))
+        case "steps":
+            asyncio.run(steps(args))
         case "latency":
             latency(args)
         case "worker":

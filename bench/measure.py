@@ -22,6 +22,8 @@ clock = time.perf_counter
 
 BULK = 1000  # keys in one bulk call
 CALLERS = 50  # concurrent callers of "W1 many" and "W3", where the contender runs on an event loop
+WORKFLOWS, STEPS = 500, 10  # W4 500x10: so many workflows of so many steps, all started at once
+LONG = 1000  # W4 1x1000: the steps of one workflow
 SAMPLE_EVERY = 0.05  # seconds between two looks at a drain: enough to time it, too few to slow it
 
 
@@ -53,6 +55,11 @@ def emit(work: str, value: float, unit: str, **settings: object) -> None:
     """Report one figure to the harness."""
     row = {"work": work, "value": round(value, 3), "unit": unit, "settings": settings}
     print(json.dumps(row), flush=True)
+
+
+def emit_median(work: str, values: Sequence[float], unit: str, **settings: object) -> None:
+    """Report a workload that is over too soon to be measured once."""
+    emit(work, statistics.median(values), unit, repeats=len(values), **settings)
 
 
 def emit_latency(seconds: Sequence[float], **settings: object) -> None:
@@ -130,6 +137,15 @@ async def drain_rate_async(total: int, left: Callable[[], Awaitable[int]], timeo
         await asyncio.sleep(SAMPLE_EVERY)
 
 
+async def until(over: Callable[[], Awaitable[bool]], timeout: float, every: float = SAMPLE_EVERY) -> None:
+    """Look until it is so."""
+    deadline = clock() + timeout
+    while not await over():
+        if clock() > deadline:
+            raise TimeoutError(f"it was not over after {timeout:g} s")
+        await asyncio.sleep(every)
+
+
 @contextmanager
 def process(command: Sequence[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """A child process for the length of the block; ended by its own id, with a bounded wait."""
@@ -162,3 +178,12 @@ def resident_mb(pid: int) -> float:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
     raise RuntimeError(f"process {pid} says nothing about its memory")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used so far (Linux)."""
+    # By thread and in nanoseconds: what `stat` counts in ticks misses a process that hardly ever runs.
+    threads = list(Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    if not threads:
+        raise RuntimeError(f"process {pid} says nothing about its processor time")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9

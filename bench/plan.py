@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Store = Literal["postgresql", "sqlite", "redis"]
+Store = Literal["postgresql", "sqlite", "redis", "its own"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ RHYTHM = Contender("Rhythm", "bench.peers.rhythm_postgres", "postgresql", 10_000
 PGQUEUER = Contender("PgQueuer", "bench.peers.pgqueuer_postgres", "postgresql", 30_000, "pgqueuer")
 HUEY = Contender("Huey, SQLite", "bench.peers.huey_sqlite", "sqlite", 10_000, "huey")
 CELERY = Contender("Celery, Redis", "bench.peers.celery_redis", "redis", 0, "celery")
+RESTATE = Contender("Restate", "bench.peers.restate_http", "its own", 0, "restate")
 
 CONTENDERS = (
     SEMEL_POSTGRES,
@@ -39,6 +40,7 @@ CONTENDERS = (
     PGQUEUER,
     HUEY,
     CELERY,
+    RESTATE,
     LIMIT_POSTGRES,
     LIMIT_SQLITE,
 )
@@ -66,9 +68,17 @@ PARTS = (
         (SEMEL_POSTGRES, CELERY, LIMIT_POSTGRES, SEMEL_SQLITE, LIMIT_SQLITE),
     ),
     Part("history", "W6: drain with and without finished rows", (SEMEL_POSTGRES, SEMEL_SQLITE)),
+    Part(
+        "steps",
+        "W4: recorded steps, of many workflows and of a long one",
+        (SEMEL_POSTGRES, ABSURD, LIMIT_POSTGRES, RESTATE, SEMEL_SQLITE, LIMIT_SQLITE),
+    ),
+    Part("entities", "messages to many entities, and to one", (SEMEL_POSTGRES, SEMEL_SQLITE)),
     Part("memory", "a worker's memory after many tasks", (SEMEL_POSTGRES, SEMEL_SQLITE), once=True),
     Part("idle", "queries of 100 idle workers", (SEMEL_POSTGRES,), once=True),
     Part("held", "work beside a held transaction", (SEMEL_POSTGRES, SEMEL_SQLITE), once=True),
+    Part("sleepers", "what sleeping workflows cost, and how fast they wake", (SEMEL_POSTGRES, SEMEL_SQLITE), once=True),
+    Part("endless", "what an entity keeps of very many messages", (SEMEL_POSTGRES, SEMEL_SQLITE), once=True),
 )
 
 
@@ -82,23 +92,26 @@ class Size:
     samples: int  # latencies
     history: int  # finished rows of W6
     memory: int  # tasks before a worker's memory is read, and once more after as many again
+    sleepers: int  # sleeping workflows; a tenth as many wake at one instant
+    messages: int  # to the one entity that gets very many
     held: float  # seconds beside a held transaction
-    idle: float  # seconds of watching idle workers
+    idle: float  # seconds of watching workers that have nothing to do
     patience: float  # seconds until a contender is given up
 
     def tasks(self, part: Part, contender: Contender) -> int:
-        if part.name == "memory":
-            return self.memory
+        long = {"memory": self.memory, "sleepers": self.sleepers, "endless": self.messages}
+        if part.name in long:
+            return long[part.name]
         return max(100, round(contender.tasks * self.share))
 
     def seconds(self, part: Part) -> float:
-        return self.idle if part.name == "idle" else self.held
+        return self.idle if part.name in ("idle", "sleepers") else self.held
 
 
 SIZES = {
-    "quick": Size("quick", 1, 0.2, 50, 50_000, 20_000, 5, 10, 120),
-    "normal": Size("normal", 3, 1.0, 300, 1_000_000, 100_000, 30, 20, 300),
-    "full": Size("full", 3, 1.0, 300, 1_000_000, 1_000_000, 300, 30, 1800),
+    "quick": Size("quick", 1, 0.2, 50, 50_000, 20_000, 5_000, 15_000, 5, 10, 120),
+    "normal": Size("normal", 3, 1.0, 300, 1_000_000, 100_000, 100_000, 50_000, 30, 20, 300),
+    "full": Size("full", 3, 1.0, 300, 1_000_000, 1_000_000, 100_000, 1_000_000, 300, 30, 1800),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from bench import server, table
 from bench.bars import Verdict
 from bench.figures import Figures
-from bench.peers.environment import pinned
+from bench.peers.environment import npm_pinned, pinned
 from bench.run import Run
 
 PEERS = {
@@ -20,6 +20,7 @@ PEERS = {
     "pgqueuer": "pgqueuer",
     "huey": "huey",
     "celery": "celery",
+    "restate": "restate-sdk",
 }
 
 PAGE = """# What was measured
@@ -44,12 +45,18 @@ Where we want to be.
 ## Figures
 **W1** enqueue no-op tasks with unique keys, each call awaited (x1: one caller; many: many at once in one
 process; bulk: lists of 1,000). **W2** drain them with one worker process. **W3** enqueue the same keys again.
+**W4** recorded no-op steps, one after the other: 500 workflows of 10, all started at once, and one workflow of 1,000;
+the worker is up, and the clock runs from the first start until the last one has ended.
 **W5** from start to result on an idle system, client and worker in two processes. **W6** W2 beside
 {history:,} finished rows. **memory** of a worker after {memory:,} tasks, and after as many again. **idle**
 queries of 100 idle workers. **held** finished share of an offer of half the peak for {held:g} s, while
-another connection holds a transaction open.
+another connection holds a transaction open. **sleepers** what one worker needs while {sleepers:,} workflows sleep,
+and how long it takes until a tenth as many that sleep until one instant have ended. **entities** messages with keys of
+their own, sent by many callers and handled, over 1,000 entities and on one. **endless** what one entity keeps of
+{messages:,} messages.
 
 PgQueuer keeps no results and does not fence; Huey and Celery have no keys; Celery's Redis can lose a second.
+Restate answers each start with the result; Absurd and Semel are asked for it.
 The limits are bare programs without retries, timers, leases or traces.
 
 {figures}
@@ -73,6 +80,7 @@ def versions(run: Run, peers: bool) -> dict[str, str]:
     if peers:
         found |= {package: pinned(peer)[package] for peer, package in PEERS.items()}
         found["Redis"] = server.redis_version()
+        found |= npm_pinned("restate")
     return found
 
 
@@ -115,6 +123,8 @@ def write_page(content: dict[str, Any], figures: Figures, verdicts: list[Verdict
             history=size["history"],
             memory=size["memory"],
             held=size["held"],
+            sleepers=size["sleepers"],
+            messages=size["messages"],
             bars=table.markdown(table.BAR_HEAD, table.bar_rows(verdicts, "bar")),
             aims=table.markdown(table.BAR_HEAD, table.bar_rows(verdicts, "aim")),
             figures=table.markdown(table.FIGURE_HEAD, table.figure_rows(figures)),

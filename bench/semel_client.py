@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from bench import semel_long
+from bench import semel_flows, semel_long
 from bench.measure import BULK, CALLERS, Arguments, arguments, callers, clock, emit, emit_latency
 from bench.semel_setup import CONCURRENCY, semel
 
@@ -55,6 +55,10 @@ def main() -> None:
         "memory": semel_long.memory,
         "idle": semel_long.idle,
         "held": semel_long.held,
+        "steps": semel_flows.steps,
+        "sleepers": semel_flows.sleepers,
+        "entities": semel_flows.entities,
+        "endless": semel_flows.endless,
     }
     if args.part not in parts:
         sys.exit(f"Semel has no part {args.part!r}")

@@ -21,6 +21,7 @@ class Semel:
         self.app = app
         self.noop = app.tasks.get("noop")
         self.noop_sync = app.tasks.get("noop_sync")
+        self.steps, self.sleeper, self.waker = map(app.tasks.get, ("steps", "sleeper", "waker"))
         self.store = store
 
     async def enqueue_all(self, task: Any, count: int, prefix: str) -> float:

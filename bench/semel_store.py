@@ -12,14 +12,23 @@ import asyncpg
 LEFT = "select (select count(*) from semel_ready) + (select count(*) from semel_later)"
 WORKERS = "select count(*) from semel_worker"
 DEAD = "select count(*) from semel_dead"
+AWAKE = "select count(*) from semel_flow where not asleep"
+WAKERS = "select count(*) from semel_flow where name = 'waker'"
+MAIL = "select count(*) from semel_inbox"
+SEEN = "select count(*) from semel_seen"
+JOURNAL = "select count(*) from semel_journal"
+SNAPSHOT = "select coalesce(max(length(snapshot)), 0) from semel_flow"
 POSTGRES_ID = "lpad(to_hex(g.n), 32, '0')"  # as long as a real one, and older than all of them
 SQLITE_ID = "printf('%032x', g.n)"
 SLIP_OF = 200  # executions that PostgreSQL settles, and so remembers for the cleaner, in one batch
 
 
 class Store(Protocol):
+    async def count(self, query: str) -> int:
+        """The number that a query gives."""
+
     async def left(self) -> int:
-        """Unfinished executions."""
+        """Unfinished executions; flows that sleep do not count."""
 
     async def workers(self) -> int:
         """Workers that are up."""
@@ -47,14 +56,17 @@ class PostgresStore:
         self._url = url
         self._connection = connection
 
+    async def count(self, query: str) -> int:
+        return int(await self._connection.fetchval(query))
+
     async def left(self) -> int:
-        return int(await self._connection.fetchval(LEFT))
+        return await self.count(LEFT)
 
     async def workers(self) -> int:
-        return int(await self._connection.fetchval(WORKERS))
+        return await self.count(WORKERS)
 
     async def dead(self) -> int:
-        return int(await self._connection.fetchval(DEAD))
+        return await self.count(DEAD)
 
     async def add_history(self, rows: int) -> None:
         found = await self._connection.fetch(
@@ -97,15 +109,15 @@ class SqliteStore:
         return connection
 
     async def left(self) -> int:
-        return self._count(LEFT)
+        return await self.count(LEFT)
 
     async def workers(self) -> int:
-        return self._count(WORKERS)
+        return await self.count(WORKERS)
 
     async def dead(self) -> int:
-        return self._count(DEAD)
+        return await self.count(DEAD)
 
-    def _count(self, query: str) -> int:
+    async def count(self, query: str) -> int:
         (count,) = self._connection.execute(query).fetchone()
         return int(count)
 

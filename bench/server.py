@@ -146,7 +146,7 @@ def redis(scratch: Path) -> Iterator[str]:
         with (scratch / "redis.log").open("ab") as log:
             child = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            await_port(port, child)
+            await_port(port, child, "redis-server")
             yield f"redis://127.0.0.1:{port}"
         finally:
             stop(child)
@@ -162,17 +162,17 @@ def redis_version() -> str:
     return next((word[2:] for word in said.split() if word.startswith("v=")), said.strip())
 
 
-def await_port(port: int, child: subprocess.Popen[bytes]) -> None:
+def await_port(port: int, child: subprocess.Popen[bytes], name: str) -> None:
     deadline = time.monotonic() + START_WITHIN
     while time.monotonic() < deadline:
         if child.poll() is not None:
-            raise Missing(f"redis-server ended with code {child.returncode}; see redis.log")
+            raise Missing(f"{name} ended with code {child.returncode}; see its log")
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return
         except OSError:
             time.sleep(0.05)
-    raise Missing(f"redis-server did not answer within {START_WITHIN:.0f} s")
+    raise Missing(f"{name} did not answer within {START_WITHIN:.0f} s")
 
 
 def free_port() -> int:
