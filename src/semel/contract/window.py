@@ -46,7 +46,7 @@ class DedupWindow:
     )  # fmt: skip
 
     def __init__(self, window: Duration = DEFAULT_WINDOW, max_keys: int = DEFAULT_KEYS) -> None:
-        self._window = check_window(window) // _MICROSECOND
+        self._window = _USUAL if window is DEFAULT_WINDOW else check_window(window) // _MICROSECOND
         self.max_keys = check_max_keys(max_keys)
         self._entries: OrderedDict[str, tuple[int, Any]] = OrderedDict()
         self._latest: int | None = None
@@ -220,3 +220,7 @@ def check_max_keys(max_keys: object) -> int:
     if isinstance(max_keys, bool) or not isinstance(max_keys, int) or max_keys < 1:
         raise InvalidValue(f"max_keys={max_keys!r}: give a whole number from 1 on.")
     return max_keys
+
+
+_USUAL: Final = check_window(DEFAULT_WINDOW) // _MICROSECOND
+"""Read once: every snapshot of a flow has a window, and most of them are empty."""
