@@ -14,7 +14,7 @@ import sys
 import weakref
 from asyncio import events, tasks
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Final, NoReturn, cast
 
@@ -61,6 +61,30 @@ class Timer(events.TimerHandle):
     due: int
 
 
+class _Inside:
+    """Here this loop is the running one, and the worker's is not. A class, since it is entered for every step."""
+
+    __slots__ = ("_hooks", "_loop", "_outer", "_task")
+
+    def __init__(self, loop: Any) -> None:
+        self._loop = loop
+
+    def __enter__(self) -> None:
+        self._outer = outer = events._get_running_loop()
+        self._task = task = None if outer is None else tasks.current_task(outer)
+        self._hooks = sys.get_asyncgen_hooks()
+        if task is not None and outer is not None:
+            tasks._leave_task(outer, task)
+        events._set_running_loop(self._loop)
+        sys.set_asyncgen_hooks(None, None)  # or the worker's loop would finish generators that are not its own
+
+    def __exit__(self, *_: object) -> None:
+        sys.set_asyncgen_hooks(*self._hooks)
+        events._set_running_loop(self._outer)
+        if self._task is not None and self._outer is not None:
+            tasks._enter_task(self._outer, self._task)
+
+
 class FlowLoop:
     """The loop of one workflow. `set_timer` is told of each timer when it is made."""
 
@@ -78,33 +102,17 @@ class FlowLoop:
     def run(self) -> None:
         """Run until nothing can go on without something from outside."""
         ready = self._ready
-        with self._inside():
+        with _Inside(self._self):
             for _ in range(MOST_CALLBACKS):
                 if not ready:
                     return
                 handle = ready.popleft()
                 if not handle.cancelled():
-                    with contextlib.suppress(SystemExit):  # the task has it; a workflow must not take the worker along
+                    try:
                         handle._run()
+                    except SystemExit:
+                        continue  # the task has it; a workflow must not take the worker along
             raise RuntimeError(f"workflow code went on for {MOST_CALLBACKS:,} callbacks without waiting for anything")
-
-    @contextlib.contextmanager
-    def _inside(self) -> Iterator[None]:
-        """Here this loop is the running one, and the worker's is not."""
-        outer = events._get_running_loop()
-        task = None if outer is None else tasks.current_task(outer)
-        hooks = sys.get_asyncgen_hooks()
-        if task is not None and outer is not None:
-            tasks._leave_task(outer, task)
-        events._set_running_loop(self._self)
-        sys.set_asyncgen_hooks(None, None)  # or the worker's loop would finish generators that are not its own
-        try:
-            yield
-        finally:
-            sys.set_asyncgen_hooks(*hooks)
-            events._set_running_loop(outer)
-            if task is not None and outer is not None:
-                tasks._enter_task(outer, task)
 
     def time(self) -> float:
         """Workflow time in seconds."""
@@ -173,7 +181,7 @@ class FlowLoop:
     def abandon(self) -> None:
         """The code does not go on: its coroutines are closed, and what they do then counts for nothing."""
         self._ready.clear()
-        with self._inside():
+        with _Inside(self._self):
             while self._tasks:  # what is closed may make more of them
                 task = self._tasks.pop()()
                 if task is not None and not task.done():
