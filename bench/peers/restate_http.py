@@ -52,6 +52,7 @@ def server(scratch: Path) -> Iterator[tuple[str, str]]:
     if not programs:
         raise Missing("npm has no restate-server for this machine")
     data = scratch.resolve() / f"restate-{os.getpid()}"
+    data.mkdir()
     ingress, admin, node = free_port(), free_port(), free_port()
     settings = {
         "RESTATE_LISTEN_MODE": "tcp",
@@ -61,6 +62,7 @@ def server(scratch: Path) -> Iterator[tuple[str, str]]:
         "RESTATE_INGRESS__BIND_PORT": str(ingress),
         "RESTATE_ADMIN__BIND_PORT": str(admin),
         "RESTATE_DISABLE_TELEMETRY": "true",
+        "TMPDIR": str(data),  # it leaves folders there
     }
     command = [str(programs[0]), "--no-logo", "--base-dir", str(data), "--node-name", "bench", "--log-filter", "error"]
     with (scratch / "restate.log").open("ab") as log:
