@@ -18,6 +18,7 @@ def answer(command: Command, with_: Resolved, workflow: str) -> None:
     future = command.future
     if future is None or future.done():
         return
+    future.dropped = None  # else command and future hold each other, and wait for the garbage collector
     try:
         match with_.status:
             case "refused":
@@ -38,6 +39,7 @@ def hand(command: Command, signal: Signalled) -> None:
     """A signal to the code that waited for it."""
     if command.future is None:
         return
+    command.future.dropped = None
     try:
         command.future.set_result(command.read(stored(signal.payload)))
     except SemelError as error:

@@ -20,7 +20,7 @@ FORMAT: Final = 1
 NOTHING: Final = Raw(b"null")
 
 
-class Began(Struct, array_like=True, frozen=True, tag="b"):
+class Began(Struct, array_like=True, frozen=True, gc=False, tag="b"):
     """The first entry of every run: the baseline that later versions are told apart by."""
 
     format: int
@@ -29,13 +29,13 @@ class Began(Struct, array_like=True, frozen=True, tag="b"):
     at: int
 
 
-class Turned(Struct, array_like=True, frozen=True, tag="t"):
+class Turned(Struct, array_like=True, frozen=True, gc=False, tag="t"):
     """Time has moved on."""
 
     at: int
 
 
-class Resolved(Struct, array_like=True, frozen=True, tag="r"):
+class Resolved(Struct, array_like=True, frozen=True, gc=False, tag="r"):
     """A command has its answer: `status` is that of an execution; `ref` is the execution that gave it."""
 
     command: int
@@ -47,13 +47,13 @@ class Resolved(Struct, array_like=True, frozen=True, tag="r"):
     """What the code did next is in the row after: this one was written by the step itself."""
 
 
-class Fired(Struct, array_like=True, frozen=True, tag="f"):
+class Fired(Struct, array_like=True, frozen=True, gc=False, tag="f"):
     """A timer went off."""
 
     command: int
 
 
-class Signalled(Struct, array_like=True, frozen=True, tag="s"):
+class Signalled(Struct, array_like=True, frozen=True, gc=False, tag="s"):
     """A message came."""
 
     name: str
@@ -63,13 +63,13 @@ class Signalled(Struct, array_like=True, frozen=True, tag="s"):
     """Of a message whose sender waits for an answer."""
 
 
-class Stopped(Struct, array_like=True, frozen=True, tag="c"):
+class Stopped(Struct, array_like=True, frozen=True, gc=False, tag="c"):
     """Someone wants it cancelled, or its time is up."""
 
     late: bool = False
 
 
-class Asked(Struct, array_like=True, frozen=True, tag="a"):
+class Asked(Struct, array_like=True, frozen=True, gc=False, tag="a"):
     """The code asked for something. `mark` tells one input from another, `ref` is what it became (not compared)."""
 
     command: int
@@ -79,7 +79,7 @@ class Asked(Struct, array_like=True, frozen=True, tag="a"):
     ref: str | None = None
 
 
-class Dropped(Struct, array_like=True, frozen=True, tag="d"):
+class Dropped(Struct, array_like=True, frozen=True, gc=False, tag="d"):
     """The code no longer wants the answer to a command."""
 
     command: int
