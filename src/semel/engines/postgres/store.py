@@ -106,7 +106,7 @@ class PostgresStore:
                 await connection.execute(text)
                 return []
             case Work(_, do):
-                return [await work_in(connection, do)]
+                return [await work_in(connection, do, self.tap)]
 
     async def listen(self, listener: Listener) -> None:
         """Hear of what other processes commit."""

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import asyncpg
 
-from semel.engines.journal.script import refuse_control
+from semel.engines.journal.script import Tap, refuse_control
+from semel.engines.postgres.wire import translate
+from semel.errors import EngineUnavailable
 
 RETRIED: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """What two transactions that meet do to each other: neither did anything wrong, so the whole of it is tried again."""
@@ -17,26 +19,39 @@ RETRIED: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 class PostgresTransaction:
     """What `ctx.transaction` hands to the function, which runs in a thread: statements with $1, $2, …"""
 
-    def __init__(self, connection: asyncpg.Connection, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connection: asyncpg.Connection, loop: asyncio.AbstractEventLoop, tap: Tap | None) -> None:
         self._connection = connection
         self._loop = loop
+        self._tap = tap
 
     def execute(self, sql: str, *args: Any) -> list[tuple[Any, ...]]:
         """Run one statement; its rows."""
         refuse_control(sql)
+        if self._tap is not None:
+            self._tap.before(sql)
         found = asyncio.run_coroutine_threadsafe(self._connection.fetch(sql, *args), self._loop).result()
+        if self._tap is not None:
+            self._tap.after(sql)
         return [tuple(row) for row in found]
 
 
-async def work_in(connection: asyncpg.Connection, do: Callable[[Any], Any]) -> tuple[Any, BaseException | None]:
-    """Run it; what it wrote is undone if it raises."""
+async def work_in(
+    connection: asyncpg.Connection, do: Callable[[Any], Any], tap: Tap | None = None
+) -> tuple[Any, BaseException | None]:
+    """Run it; what it wrote is undone if it raises. A database that is away is no answer, and is raised."""
     await connection.execute("savepoint semel_work")
     try:
-        value = await asyncio.to_thread(do, PostgresTransaction(connection, asyncio.get_running_loop()))
+        value = await asyncio.to_thread(do, PostgresTransaction(connection, asyncio.get_running_loop(), tap))
     except Exception as error:
-        if connection.is_closed() or isinstance(error, RETRIED):
+        if connection.is_closed() or isinstance(error, RETRIED) or _away(error):
             raise
         await connection.execute("rollback to semel_work")
         return None, error
     await connection.execute("release semel_work")
     return value, None
+
+
+def _away(error: Exception) -> bool:
+    """Only what the database itself says: an OSError may well be the function's own."""
+    known = isinstance(error, asyncpg.PostgresError | EngineUnavailable)
+    return known and isinstance(translate(error), EngineUnavailable)

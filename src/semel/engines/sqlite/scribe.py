@@ -212,17 +212,17 @@ class Scribe(threading.Thread):
             while True:
                 if tap is not None:
                     tap.before(statement.name)
-                rows = self._execute(statement)
+                rows = self._execute(statement, tap)
                 if tap is not None:
                     tap.after(statement.name)
                 statement = script.send(rows)
         except StopIteration as stop:
             return stop.value
 
-    def _execute(self, statement: Statement) -> list[Any]:
+    def _execute(self, statement: Statement, tap: Tap | None) -> list[Any]:
         bound: tuple[Any, ...]
         if isinstance(statement, Work):
-            return [work_in(self._db, statement.do)]
+            return [work_in(self._db, statement.do, tap)]
         if isinstance(statement, Raw):
             return self._db.execute(statement.text).fetchall()
         if isinstance(statement, Each):
