@@ -122,6 +122,10 @@ class Shop:
         key = f"semel1:default:task:{subject}:effect"
         self.ledger.record(Effect(key, one.execution, one.attempt, one.seq))
 
+    async def conclude(self) -> None:
+        """Everything to its end."""
+        await self.run_all()
+
     async def run_all(self) -> None:
         """A real worker until nothing is left to do. Retention is not its business here."""
         left = "select count(*) from (select execution from semel_ready union all select execution from semel_later) x"

@@ -20,11 +20,14 @@ from tests.world import SKEWED_NOW
 
 TABLES = (
     "semel_execution", "semel_ready", "semel_later", "semel_worker", "semel_dead", "semel_slip", "semel_duplicate",
-    "semel_queue", "semel_gate", "semel_permit", "semel_lane", "semel_watch",
+    "semel_queue", "semel_gate", "semel_permit", "semel_lane", "semel_watch", "semel_flow", "semel_journal",
+    "semel_inbox", "semel_published", "semel_attribute", "semel_seen", "till",
 )  # fmt: skip
 
 # `changed`: an ended execution was written again. `left`: a row of work was taken away, from this owner.
+# `till`: what users write in ctx.transaction.
 WATCH_SQLITE = """
+create table till (id integer primary key, who text not null);
 create table semel_watch (what text, execution text, seq integer, owner integer);
 create trigger semel_watch_changed after update on semel_execution
   when old.status in ('completed', 'failed', 'cancelled', 'timed_out')
@@ -35,6 +38,7 @@ create trigger semel_watch_left after delete on semel_ready
 begin insert into semel_watch values ('left', old.execution, old.seq, old.owner); end;
 """
 WATCH_POSTGRES = """
+create table till (id bigint generated always as identity primary key, who text not null);
 create table semel_watch (what text, execution text, seq bigint, owner bigint);
 create function semel_watch_changed() returns trigger language plpgsql as $$ begin
   insert into semel_watch values ('changed', old.id, null, null); return new; end $$;

@@ -53,10 +53,9 @@ def terminate(namespace: str, id_: str, error: bytes) -> Script[Status | None]:
 
 
 def _terminate(id_: str, error: bytes | None) -> Script[None]:
-    yield Ask("lock_flows", ([id_],))
+    yield from close([id_])  # first: from then on nothing that comes can wake it
     taken = yield Ask("evict", (id_,))
     yield Each("end", [(id_, Status.CANCELLED.value, error, taken[0][0] if taken else 0)])
-    yield from close([id_])
 
 
 def close(ids: list[str]) -> Script[None]:

@@ -362,7 +362,10 @@ class Flows:
                 hub.cancel(execution)
         if heard := {id_ for c in commits for id_ in c.heard_by()}:
             hub.news(heard)
-        lanes = {birth.row[4] for c in commits for birth in c.births}
+        births = [birth.row for c in commits for birth in c.births]
+        if delays := [row[13] for row in births if row[13] is not None]:
+            self._worker.heart.due_in(min(delays) / 1_000_000)
+        lanes = {row[4] for row in births}
         if any(c.ended or c.sends or c.stops for c in commits):
             hub.work(())
         elif lanes:

@@ -44,6 +44,8 @@ class Heart:
         self._wanted = math.inf
         """The earliest time for which someone has asked for a beat, also while one is under way."""
         self._last = time.monotonic()
+        self._ahead = 0.0
+        """Seconds by which the clock of the database is ahead of ours."""
         self._layout = ""
         self._notes: dict[int, Running] = {}
         self._search: asyncio.Task[None] | None = None
@@ -60,8 +62,8 @@ class Heart:
         self._notes[running.token] = running
 
     def due(self, at: int) -> None:
-        """Something becomes ready at this time."""
-        self.due_in(at / 1_000_000 - time.time())
+        """Something becomes ready at this time, by the clock of the database."""
+        self.due_in(at / 1_000_000 - time.time() - self._ahead)
 
     def due_in(self, seconds: float) -> None:
         """Something becomes ready in so many seconds: beat then."""
@@ -98,6 +100,7 @@ class Heart:
         self._wanted = math.inf
         state = await self._pulse()
         self._last = time.monotonic()
+        self._ahead = state.now / 1_000_000 - time.time()
         if state.layout != self._layout:
             self._layout = state.layout
             await worker.intake.refresh()

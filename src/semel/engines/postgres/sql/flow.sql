@@ -194,9 +194,13 @@ with closed as (
 delete from semel_inbox i using unnest($1::text[]) as o(execution) where i.execution = o.execution
 
 -- name: children_of
--- Living child flows that do not outlive their parent as they are. Rows: execution.
-select f.execution, f.on_close from unnest($1::text[]) as o(execution)
-  join semel_flow f on f.parent_id = o.execution and f.on_close <> 'abandon'
+-- Living child flows that do not outlive their parent as they are. Rows: execution. PostgreSQL: waits for what is
+-- coming for the parents at this moment, so that the statements after this one see it.
+with parents as materialized (
+  select execution from semel_flow where execution = any($1::text[]) order by execution for update
+)
+select f.execution, f.on_close from parents p
+  join semel_flow f on f.parent_id = p.execution and f.on_close <> 'abandon'
 
 -- name: evict
 -- Take the work row of a flow away, whoever has it: (execution). Gives its attempts.
