@@ -14,20 +14,21 @@ ENDED = ("completed", "failed", "cancelled", "timed_out")
 async def broken(site: Site, *, most: int, keys: Iterable[str] = ()) -> list[str]:
     """What does not hold, in words. `most`: how often an effect may have happened. `keys`: acknowledged ones."""
     found: list[str] = []
-    rows = await site.sql("select id, key, status, current, token, attempt, max_attempts from semel_execution")
+    rows = await site.sql("select id, key, status, current, token, attempt, max_attempts, kind from semel_execution")
     left = {
         (execution, seq)
         for what, execution, seq, owner in await site.sql("select what, execution, seq, owner from semel_watch")
         if what == "left" and owner is not None
     }
-    for id_, key, status, _, token, attempt, most_attempts in rows:
+    for id_, key, status, _, token, attempt, most_attempts, _ in rows:
         if status not in ENDED:
             found.append(f"I1: execution {id_} ({key}) was accepted and is {status}")
         if status == "completed" and (id_, token) not in left:
             found.append(f"I4: execution {id_} was settled under token {token}, which nobody held")
         if attempt > most_attempts:
             found.append(f"I2: execution {id_} ran {attempt} of {most_attempts} attempts")
-    holding = Counter(key for _, key, status, *_ in rows if key is not None and status not in ENDED[1:])
+    once = [row for row in rows if row[1] is not None and row[-1] != "entity"]  # an entity ends, and begins anew
+    holding = Counter(key for _, key, status, *_ in once if status not in ENDED[1:])
     found += [f"I2: {count} completed executions under the key {key}" for key, count in holding.items() if count > 1]
     current = Counter(key for _, key, _, current, *_ in rows if key is not None and current)
     found += [f"I2: {count} current executions under the key {key}" for key, count in current.items() if count > 1]
@@ -42,8 +43,9 @@ def _effects(site: Site, rows: list[tuple[Any, ...]], most: int) -> list[str]:
     found = [f"I2: effect {key} happened {n} times" for key, n in site.ledger.times().items() if n > most]
     happened = {effect.execution for effect in effects}
     quiet = {"brief", "remembered"}
-    for id_, key, status, *_ in rows:
-        if status == "completed" and id_ not in happened and not (key or "").startswith(tuple(quiet)):
+    for id_, key, status, *_, kind in rows:
+        loud = kind == "task" and not (key or "").startswith(tuple(quiet))
+        if status == "completed" and id_ not in happened and loud:
             found.append(f"I1: execution {id_} ({key}) completed without its effect")
     return found
 
@@ -67,6 +69,9 @@ async def _orphans(site: Site, ids: set[str]) -> list[str]:
 
 async def remains(site: Site) -> list[str]:
     """What is left in the tables after everything was cleaned; nothing should be."""
-    tables = ("semel_execution", "semel_ready", "semel_later", "semel_dead", "semel_slip", "semel_worker")
+    tables = (
+        "semel_execution", "semel_ready", "semel_later", "semel_dead", "semel_slip", "semel_worker", "semel_flow",
+        "semel_journal", "semel_inbox", "semel_published", "semel_attribute", "semel_seen",
+    )  # fmt: skip
     counts = [(table, (await site.sql(f"select count(*) from {table}"))[0][0]) for table in tables]
     return [f"I6: {count} rows are left in {table}" for table, count in counts if count]

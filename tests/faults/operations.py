@@ -29,7 +29,7 @@ from semel.engines.journal.settling import Ending, put_off, settle
 from tests.faults.shop import LEASE, Shop
 
 Memo = dict[str, Any]
-Act = Callable[[Shop, Memo], Awaitable[Any]]
+Act = Callable[[Any, Memo], Awaitable[Any]]
 
 
 @dataclass
@@ -37,24 +37,34 @@ class Operation:
     """One thing the product does."""
 
     name: str
-    prepare: Callable[[Shop], Awaitable[Memo]]
+    prepare: Callable[[Any], Awaitable[Memo]]
     act: Act
     client: bool
     survives: bool
     bare: bool = False
     """Begins without tables."""
+    shop: type[Shop] = Shop
+    works: bool = False
+    """A worker is part of it, although its caller repeats it: killed, what it did may be done again."""
+
+    def most(self, killed: bool, crashes: int) -> int:
+        """How often an effect may have happened, at most."""
+        once = not killed if self.works else (self.client or (self.survives and not killed))
+        return (1 if once else 2) + crashes
 
 
 OPERATIONS: dict[str, Operation] = {}
 
 
 def operation(
-    prepare: Callable[[Shop], Awaitable[Memo]], *, client: bool = False, survives: bool = False, bare: bool = False
-) -> Callable[[Act], Act]:
+    prepare: Callable[[Any], Awaitable[Memo]], *, client: bool = False, survives: bool = False, bare: bool = False,
+    shop: type[Shop] = Shop, works: bool = False,
+) -> Callable[[Any], Any]:  # fmt: skip
     """Name an operation after its function."""
 
     def add(act: Act) -> Act:
-        OPERATIONS[act.__name__] = Operation(act.__name__, prepare, act, client, survives or client, bare)
+        made = Operation(act.__name__, prepare, act, client, survives or client, bare, shop, works)
+        OPERATIONS[act.__name__] = made
         return act
 
     return add

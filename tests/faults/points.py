@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from semel.engines.journal import patience, worker
+from semel.engines.journal import flows, patience, worker
 from semel.errors import EngineUnavailable
 from semel.testing import Fault, Mode
+from tests.faults.flow_invariants import flaws, recorded
+from tests.faults.flow_operations import OPERATIONS
 from tests.faults.forks import Forks, Say
 from tests.faults.invariants import broken, remains
-from tests.faults.operations import OPERATIONS
-from tests.faults.shop import Shop
 from tests.faults.site import Site
 
 DAY = 86400.0
@@ -26,7 +26,7 @@ async def act(say: Say, *, site: dict[str, Any], operation: str, at: int, mode: 
     here, op = Site(**site), OPERATIONS[operation]
     await here.keep_connection()
     await (here.raze() if op.bare else here.reset())
-    shop = Shop(here, auto_migrate=op.bare)
+    shop = op.shop(here, auto_migrate=op.bare)
     memo = await op.prepare(shop)
     say({"memo": memo, "skew": here.skew})
     shop.store.tap = fault = Fault(at, Mode(mode))
@@ -43,10 +43,11 @@ async def finish(
     """In a clean process: the caller repeats itself, a worker does what is left, then everything is looked at."""
     here, op = Site(**site), OPERATIONS[operation]
     await here.keep_connection()
-    shop = Shop(here, auto_migrate=op.bare)
+    shop = op.shop(here, auto_migrate=op.bare)
     if op.bare:
         await shop.engine.open()
         await here.watch()
+    done = await recorded(here)
     await here.advance(DAY)
     if op.client:
         await op.act(shop, memo)
@@ -54,8 +55,8 @@ async def finish(
     for at in range(3):
         await shop.app.enqueue(shop.squeezed, f"after-{at}", task_id=f"after-{at}")
         await shop.app.enqueue(shop.in_turn, "c-1", f"after-{at}", task_id=f"after-turn-{at}")
-    await shop.run_all()
-    wrong = await broken(here, most=most, keys=keys)
+    await shop.conclude()
+    wrong = await broken(here, most=most, keys=keys) + await flaws(here, shop, memo, done)
     await here.advance(40 * DAY)
     await shop.app.clean()
     await shop.app.clean()
@@ -67,6 +68,7 @@ def _hurry() -> None:
     """Do not wait long between tries: the fault happens once."""
     patience.pause = lambda attempt, most=5.0: 0.001  # type: ignore[assignment]
     worker.pause = lambda attempt, most=5.0: 0.001  # type: ignore[assignment]
+    flows.pause = lambda attempt, most=5.0: 0.001  # type: ignore[assignment]
 
 
 @dataclass
@@ -100,7 +102,7 @@ def strike(server: Forks, site: Site, operation: str, at: int, mode: Mode, tally
     tally.points[operation] += 1
     op = OPERATIONS[operation]
     keys = sorted({*told["memo"].get("keys", []), *_acknowledged(told.get("ack"))})
-    most = (1 if op.client or (op.survives and not killed) else 2) + told["memo"].get("crashes", 0)
+    most = op.most(killed, told["memo"].get("crashes", 0))
     left = site.plain() | {"skew": told["skew"]}
     code, said = server.run(
         "tests.faults.points:finish", site=left, operation=operation, memo=told["memo"], most=most, keys=keys

@@ -16,13 +16,13 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import semel
 from semel.contract.decision import Reuse
 from semel.engine.protocol import Start, Terms
-from semel.engines.journal import admission, control, heart, intake, worker
+from semel.engines.journal import admission, control, heart, intake, loading, worker
 from semel.engines.journal.engine import JournalEngine
 from semel.engines.journal.script import Line, Listener, Procedure
 from semel.engines.opening import SQLITE
@@ -31,6 +31,7 @@ from semel.engines.sqlite.store import SqliteStore
 from semel.settings import WorkerSettings
 
 YEAR = timedelta(days=365)
+W = TypeVar("W", bound="World")
 _process: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
@@ -163,9 +164,9 @@ class Process:
         finally:
             _process.reset(token)
 
-    async def serve(self) -> None:
+    async def serve(self, cached: int = 1000, lease: float = 10.0) -> None:
         """Become a worker."""
-        pace = WorkerSettings(concurrency=5, lease=timedelta(seconds=10), grace=timedelta(minutes=5))
+        pace = WorkerSettings(5, timedelta(seconds=lease), timedelta(minutes=5), cached_workflows=cached)
         settings = replace(self.world.app.settings, worker=pace)
         self.worker = self.engine.worker(self.world.app.tasks, None, settings)
         await self.worker.start()
@@ -216,7 +217,7 @@ async def _chaos(world: World, events: int) -> None:
                 client.spawn(client.request(_start(world, next(numbers))))
             case 1 if len(workers) < 4:
                 process = Process(world)
-                process.spawn(_quietly(process.serve()))
+                process.spawn(quietly(process.serve()))
             case 2 if workers:
                 dice.choice(workers).kill()
             case 3 if workers:
@@ -225,13 +226,13 @@ async def _chaos(world: World, events: int) -> None:
             case 4:
                 world.skew += dice.choice([3600.0, 86400.0, -5.0, -9.0])
             case 5 if world.accepted:
-                client.spawn(_quietly(client.engine.cancel(dice.choice(sorted(world.accepted)))))
+                client.spawn(quietly(client.engine.cancel(dice.choice(sorted(world.accepted)))))
             case 6 if world.accepted:
                 old, new = dice.choice(sorted(world.accepted)), f"{next(numbers):032x}"
-                client.spawn(_quietly(client.run(control.redrive, "default", old, new)))
+                client.spawn(quietly(client.run(control.redrive, "default", old, new)))
             case 7 if workers:
                 process = dice.choice(workers)
-                process.spawn(_quietly(process.worker.stop()))
+                process.spawn(quietly(process.worker.stop()))
             case _:
                 pass
     world.faults = 0.0
@@ -240,7 +241,7 @@ async def _chaos(world: World, events: int) -> None:
         process.kill()
 
 
-async def _quietly(work: Coroutine[Any, Any, Any]) -> None:
+async def quietly(work: Coroutine[Any, Any, Any]) -> None:
     with contextlib.suppress(semel.SemelError):
         await work
 
@@ -292,16 +293,23 @@ def _wrong(world: World) -> list[str]:
 
 def simulate(seed: int, events: int) -> tuple[list[str], int]:
     """One story: what was wrong at its end, and how many effects happened in it."""
+    with story(seed, World) as world:
+        world.loop.run_until_complete(_chaos(world, events))
+        world.loop.run_until_complete(_finish(world))
+        return _wrong(world), len(world.effects)
+
+
+@contextlib.contextmanager
+def story(seed: int, make: Callable[[MadeUpTime, int], W]) -> Iterator[W]:
+    """A world with a loop of its own, which ends with it."""
     random.seed(seed)
     loop = MadeUpTime()
     loop.set_task_factory(_remember)
     asyncio.set_event_loop(loop)
-    world = World(loop, seed)
+    world = make(loop, seed)
     try:
         with _made_up_time(world):
-            loop.run_until_complete(_chaos(world, events))
-            loop.run_until_complete(_finish(world))
-        return _wrong(world), len(world.effects)
+            yield world
     finally:
         pending = asyncio.all_tasks(loop)
         for task in pending:
@@ -317,6 +325,6 @@ def simulate(seed: int, events: int) -> tuple[list[str], int]:
 def _made_up_time(world: World) -> Iterator[None]:
     clock = types.SimpleNamespace(monotonic=world.loop.time, time=world.wall, time_ns=lambda: int(world.wall() * 1e9))
     with contextlib.ExitStack() as stack:
-        for module in (heart, intake, worker, admission):
+        for module in (heart, intake, worker, admission, loading):
             stack.enter_context(mock.patch.object(module, "time", clock))
         yield

@@ -15,9 +15,9 @@ import pytest
 from semel.testing import Mode
 from tests.faults.conftest import new_site
 from tests.faults.forks import Forks, forks
-from tests.faults.operations import OPERATIONS
-from tests.faults.points import Tally, sweep
+from tests.faults.points import OPERATIONS, Tally, sweep
 from tests.faults.proofs import seconds
+from tests.faults.shop import Shop
 from tests.faults.site import Site
 
 REPRESENTATIVE = (

@@ -1,0 +1,229 @@
+"""Guards of workflows and entities, taken out one by one: something here must notice each time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+import semel
+from semel.contract.window import DedupWindow
+from semel.engines.journal import commits, turning
+from semel.engines.journal.turning import Commit, Verdict, commit, record
+from semel.engines.sqlite import scribe
+from semel.flow import snapshot
+from semel.flow.snapshot import Snapshot
+from tests.faults.conftest import new_site
+from tests.faults.flow_operations import NOT_PARKED, other_code
+from tests.faults.flow_shop import FlowShop
+from tests.faults.site import Site
+from tests.faults.test_mutants import prepare
+
+pytestmark = pytest.mark.proof
+Check = Callable[[FlowShop], Awaitable[None]]
+LONG = 4.0
+
+
+async def held(shop: FlowShop) -> tuple[int, Commit]:
+    """A workflow that a worker driven by hand has claimed, and its first turn."""
+    await shop.app.start_workflow(shop.patient, workflow_id="w-1")
+    worker, (claim,) = await shop.hold()
+    return worker, Commit(claim.lane, claim.seq, claim.execution, 1, b'[["b",1,1,1,1]]')
+
+
+async def a_zombie_writes_nothing(shop: FlowShop) -> None:
+    worker, turn = await held(shop)
+    other = await shop.worker_id()
+    assert await shop.store.run(record, other, [turn]) == {turn.seq: Verdict.STALE}
+    told = replace(turn, published=[(turn.execution, "state", b'"x"')])
+    assert await shop.store.run(commit, "default", other, [told]) == {turn.seq: Verdict.STALE}
+    assert await shop.site.sql("select * from semel_journal") == []
+    assert await shop.site.sql("select * from semel_published") == []
+    assert await shop.store.run(record, worker, [turn]) == {turn.seq: Verdict.HELD}
+
+
+async def a_zombie_s_turn_without_a_row_counts_for_nothing(shop: FlowShop) -> None:
+    _, turn = await held(shop)
+    told = replace(turn, body=None, published=[(turn.execution, "state", b'"x"')])
+    await shop.store.run(commit, "default", await shop.worker_id(), [told])
+    assert await shop.site.sql("select * from semel_published") == []
+
+
+async def a_row_is_written_once(shop: FlowShop) -> None:
+    worker, turn = await held(shop)
+    told = replace(turn, sends=[(turn.execution, "signal", "go", None, b'"x"', None)])
+    for _ in range(2):  # a lost reply: the same turn again
+        assert await shop.store.run(commit, "default", worker, [told]) == {turn.seq: Verdict.HELD}
+    assert await shop.site.sql("select n from semel_journal") == [(1,)]
+    assert await shop.site.sql("select count(*) from semel_inbox") == [(1,)]
+
+
+async def a_new_run_begins_once(shop: FlowShop) -> None:
+    worker, turn = await held(shop)
+    sends = [(turn.execution, "signal", "go", None, b'"x"', None)]
+    told = replace(turn, sends=sends, restart=snapshot.dump(Snapshot(b"{}", 2)), base=1)
+    for _ in range(2):
+        await shop.store.run(commit, "default", worker, [told])
+    assert await shop.site.sql("select count(*) from semel_inbox") == [(1,)]
+
+
+async def what_has_mail_stays_awake(shop: FlowShop) -> None:
+    worker, turn = await held(shop)
+    await (await shop.app.get(turn.execution)).signal("go", "a")
+    verdicts = await shop.store.run(commit, "default", worker, [replace(turn, rests=True)])
+    assert verdicts == {turn.seq: Verdict.HELD}
+
+
+async def a_signal_counts_once(shop: FlowShop) -> None:
+    handle = await shop.app.start_workflow(shop.counting, 1, [], workflow_id="w-1")
+    for value in "aab":
+        await handle.signal("go", value, dedup_key=value)
+    await shop.run_all()
+    assert await handle.result(LONG) == ["1", "a", "0", "b"]
+
+
+async def a_workflow_hears_of_its_tasks(shop: FlowShop) -> None:
+    handle = await shop.app.start_workflow(shop.whole, "o-1", workflow_id="w-1")
+    await shop.until("select count(*) from semel_ready")
+    await asyncio.sleep(0.5)
+    await shop.run_all()
+    assert await handle.result(LONG) == ["a", "o-1", "c", "o-1-f"]
+
+
+async def an_answer_is_for_the_run_that_asked(shop: FlowShop) -> None:
+    @shop.app.workflow
+    async def forgetful(ctx: semel.Context, n: int) -> str:
+        first = asyncio.create_task(ctx.execute_task(shop.charge, f"{n}", delay="300ms" if n else "900ms"))
+        await ctx.step(shop.touch, "s", name="let-it-begin")
+        if n:
+            ctx.continue_as_new(0)
+        return await first
+
+    handle = await shop.app.start_workflow(forgetful, 1, workflow_id="w-1")
+    await shop.until("select count(*) from semel_flow")
+    assert await handle.result(LONG) == "0"
+
+
+async def the_last_message_is_not_lost(shop: FlowShop) -> None:
+    async def one_more() -> None:
+        await shop.account.send("add", 7, dedup_key="late")
+
+    shop.before_end = one_more
+    await shop.account.send("add", 5, dedup_key="k-1")
+    await shop.account.send("stop", dedup_key="k-2")
+    await shop.run_all()
+    shop.before_end = None
+    await shop.account.send("stop", dedup_key="k-3")
+    await shop.run_all()
+    rows = await shop.site.sql("select body from semel_published where name like 'total-%'")
+    assert sorted(int(body) for (body,) in rows) == [5, 7]
+
+
+async def other_code_is_parked(shop: FlowShop) -> None:
+    await other_code(shop)
+    await shop.until(NOT_PARKED)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A guard, taken out: of a statement (old text, new text), of the tables, or of the code."""
+
+    name: str
+    check: Check
+    statement: str = ""
+    old: str = ""
+    new: str = ""
+    table: str = ""
+    code: Callable[[pytest.MonkeyPatch], None] | None = None
+
+
+def _without_numbers(patch: pytest.MonkeyPatch) -> None:
+    real = snapshot.dump
+    patch.setattr(commits.snapshot, "dump", lambda one: real(replace(one, numbers=0)))
+
+
+def _ends_at_once(commits: list[Commit]) -> Any:
+    yield from ()
+    return commits
+
+
+MUTANTS = [
+    Mutant("record: the claim must be this worker's", a_zombie_writes_nothing, "record", "and r.owner = ?1"),
+    Mutant("held: the claim must be this worker's", a_zombie_s_turn_without_a_row_counts_for_nothing, "held",
+           "and r.owner = ?1"),
+    Mutant("one row of the journal in one place", a_row_is_written_once, table="""
+        drop table semel_journal;
+        create table semel_journal (execution text, n integer, token integer, body blob)"""),
+    Mutant("held: what has begun anew was committed before", a_new_run_begins_once, "held", "f.base", "0"),
+    Mutant("sleep_flows: not while there is mail", what_has_mail_stays_awake, "sleep_flows",
+           "and not exists (select 1 from semel_inbox i where i.execution = o.execution)"),
+    Mutant("the end of an execution is told to who waits", a_workflow_hears_of_its_tasks,
+           table="drop trigger semel_told"),
+    Mutant("the keys of signals are remembered", a_signal_counts_once,
+           code=lambda patch: patch.setattr(DedupWindow, "push", lambda *args, **kwargs: True)),
+    Mutant("numbers go on over continue_as_new", an_answer_is_for_the_run_that_asked, code=_without_numbers),
+    Mutant("an entity does not end while there is mail", the_last_message_is_not_lost,
+           code=lambda patch: patch.setattr(turning, "_not_for_nothing", _ends_at_once)),
+    Mutant("the code is compared with its journal", other_code_is_parked,
+           code=lambda patch: patch.setattr("semel.flow.instance.alike", lambda expected, found: True)),
+]  # fmt: skip
+
+
+async def passes(site: Site, check: Check, table: str = "") -> None:
+    await site.reset()
+    if table:
+        await site.script(table)
+    async with FlowShop(site, patience=LONG) as shop:
+        await check(shop)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_missing_guard_of_flows_is_noticed(mutant: Mutant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = prepare(tmp_path)
+    asyncio.run(passes(site, mutant.check))
+    if mutant.statement:
+        parts = scribe.statements()[mutant.statement]
+        assert any(mutant.old in sql for sql, _ in parts), "the mutant does not fit the statement any more"
+        weaker = [(sql.replace(mutant.old, mutant.new), count) for sql, count in parts]
+        monkeypatch.setitem(scribe.statements(), mutant.statement, weaker)
+    if mutant.code is not None:
+        mutant.code(monkeypatch)
+    with pytest.raises((AssertionError, semel.SemelError, TimeoutError, pytest.fail.Exception)):
+        asyncio.run(asyncio.wait_for(passes(site, mutant.check, mutant.table), 30))
+
+
+async def _falls_asleep_while_a_signal_comes(site: Site, weaker: str | None) -> None:
+    """PostgreSQL: one that is falling asleep has either seen what came, or is seen asleep."""
+    async with FlowShop(site) as shop:
+        worker, turn = await held(shop)
+        if weaker is not None:
+            shop.store._queries["lock_flows"] = weaker  # type: ignore[attr-defined]
+        sender = await asyncpg.connect(site.url)
+        try:
+            coming = sender.transaction()
+            await coming.start()
+            await sender.execute(
+                "insert into semel_inbox (execution, kind, name, at) values ($1, 'signal', 'go', 1)", turn.execution
+            )
+            sleeping = asyncio.create_task(shop.store.run(commit, "default", worker, [replace(turn, rests=True)]))
+            await asyncio.wait([sleeping], timeout=0.3)
+            await coming.commit()
+            await sleeping
+        finally:
+            await sender.close()
+        rows = await site.sql("select asleep from semel_flow where exists (select from semel_inbox)")
+        assert rows == [(False,)], "asleep with something to do: nobody would ever wake it"
+
+
+def test_without_the_lock_a_flow_would_sleep_over_what_comes(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    site = new_site("postgres", tmp_path, request)
+    asyncio.run(_falls_asleep_while_a_signal_comes(site, None))
+    asyncio.run(site.reset())
+    unlocked = "select f.execution from semel_flow f where f.execution = any($1::text[]) order by f.execution"
+    with pytest.raises(AssertionError):
+        asyncio.run(_falls_asleep_while_a_signal_comes(site, unlocked))
