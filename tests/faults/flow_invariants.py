@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from semel.errors import SemelError
-from semel.flow import entries
+from semel.flow import entries, snapshot
 from semel.flow.entries import Asked, Resolved
 from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
@@ -83,17 +83,16 @@ async def _totals(site: Site, memo: dict[str, Any]) -> list[str]:
 
 
 async def _replays(site: Site, shop: Shop) -> list[str]:
-    """Every journal of a first run is done again from its input."""
+    """Every journal of a workflow is done again, from its input or from what its last run began with."""
     found = []
     rows = await site.sql("select id, key, name, generation, input from semel_execution where kind = 'workflow'")
-    known = {id_: row for id_, *row in rows}
-    for execution, bodies in (await _journals(site)).items():
-        journal = [entry for body in bodies for entry in entries.load(body)]
-        if execution not in known or getattr(journal[0], "run", 0) != 1:
-            continue
-        key, name, generation, payload = known[execution]
+    begun = {id_: bytes(body) for id_, body in await site.sql(BEGUN)}
+    journals = await _journals(site)
+    for execution, key, name, generation, payload in rows:
+        journal = [entry for body in journals.get(execution, []) for entry in entries.load(body)]
+        start = snapshot.load(begun[execution]) if execution in begun else Snapshot(bytes(payload))
         who = Identity(execution, key, name, "default", "default", generation, bytes(payload))
-        instance = Instance(shop.app.tasks.workflow(name, None), who, shop.app.settings, Snapshot(bytes(payload)))
+        instance = Instance(shop.app.tasks.workflow(name, None), who, shop.app.settings, start)
         try:
             instance.replay(journal)
         except SemelError as error:
@@ -103,8 +102,13 @@ async def _replays(site: Site, shop: Shop) -> list[str]:
     return found
 
 
+BEGUN = "select execution, body from semel_journal where token = 0"
+"""What the last run of an ended flow began with."""
+
+
 async def _journals(site: Site) -> dict[str, list[bytes]]:
     journals: dict[str, list[bytes]] = {}
-    for execution, body in await site.sql("select execution, body from semel_journal order by execution, n"):
+    rows = await site.sql("select execution, body from semel_journal where token > 0 order by execution, n")
+    for execution, body in rows:
         journals.setdefault(execution, []).append(bytes(body))
     return journals

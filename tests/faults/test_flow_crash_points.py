@@ -62,7 +62,7 @@ def _whole_matrix(site: Site) -> Tally:
     """Every statement of every operation; a life gets its part of the time, and where that runs out it is swept with
     wider steps, and it is said. Which statements are left out is another matter each time.
     """
-    tally, end = Tally(), time.monotonic() + seconds(0.3)
+    tally, end = Tally(), time.monotonic() + seconds(0.25)
     names = sorted(FLOWS, key=lambda name: name.startswith("life"))
     with forks() as server:
         for at, name in enumerate(names):

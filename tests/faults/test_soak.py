@@ -64,6 +64,6 @@ def test_a_short_soak_adds_up(site: Site, fork_server: Forks) -> None:
 @pytest.mark.proof
 @pytest.mark.timeout(7200)
 def test_a_long_soak_adds_up(site: Site, fork_server: Forks) -> None:
-    kills = chaos(site, fork_server, seconds(0.05), int(time.time()))
+    kills = chaos(site, fork_server, seconds(0.03), int(time.time()))
     assert asyncio.run(finish(site)) == []
     print(f"soak on {site.engine}: {kills} workers killed")

@@ -294,7 +294,7 @@ def test_any_sequence_of_events_leaves_the_tables_as_the_model_says() -> None:
 @pytest.mark.proof
 @pytest.mark.timeout(7200)
 def test_many_long_sequences_of_events_leave_the_tables_as_the_model_says() -> None:
-    end, rounds = time.monotonic() + seconds(0.08), 0
+    end, rounds = time.monotonic() + seconds(0.05), 0
     while rounds == 0 or time.monotonic() < end:
         rounds += 1
         long = settings(
