@@ -38,8 +38,8 @@ from semel.errors import EngineUnavailable, MigrationNeeded
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.journal")
-POLL = 1.0
-SLOWEST_POLL = 10.0
+POLL = (1.0, 10.0)
+"""Seconds between two looks at an execution that somebody waits for, should no news come: at first, and at most."""
 
 
 class JournalEngine:
@@ -133,21 +133,7 @@ class JournalEngine:
         """See Engine."""
         await self.open()
         await self._listen()
-        loop = asyncio.get_running_loop()
-        end = None if timeout is None else loop.time() + timeout
-        poll = POLL
-        with self._hub.watching(id) as news:
-            while True:
-                news.clear()
-                ended = await self._outcomes.add(id)
-                if ended is not None:
-                    return ended
-                left = poll if end is None else min(poll, end - loop.time())
-                if left <= 0:
-                    return None
-                await asyncio.wait([waiting := asyncio.ensure_future(news.wait())], timeout=left)
-                waiting.cancel()
-                poll = min(SLOWEST_POLL, poll * 1.5)
+        return await self._hub.until(id, lambda: self._outcomes.add(id), timeout, POLL)
 
     async def _read_outcomes(self, ids: Sequence[str]) -> list[Outcome | BaseException | None]:
         found = await persistently(self._store.run, reading.outcomes, list(ids))

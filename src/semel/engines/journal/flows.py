@@ -17,6 +17,7 @@ from semel.engine.outcomes import describe
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.commits import commit_of
+from semel.engines.journal.hub import Bell
 from semel.engines.journal.inbox import arrivals_of
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.loading import Clock, Loaded, Ready
@@ -72,25 +73,17 @@ class Held:
         self.steps: dict[int, asyncio.Task[None]] = {}
         """Steps that were begun and whose answers the code has not had: none of them is begun twice."""
         self.instance: Instance | None = None
-        self._bell: asyncio.Future[None] | None = None
+        self._bell = Bell()
 
     def ring(self) -> None:
         """There is something to do."""
-        if self._bell is not None and not self._bell.done():
-            self._bell.set_result(None)
+        self._bell.ring()
 
     async def wait(self, seconds: float | None) -> None:
         """Until something has arrived, or so many seconds have passed."""
-        if self.arrived or self.news:
-            return
-        loop = asyncio.get_running_loop()
-        self._bell = loop.create_future()
-        alarm = None if seconds is None else loop.call_later(seconds, self.ring)
-        try:
-            await self._bell
-        finally:
-            if alarm is not None:
-                alarm.cancel()
+        if not self.arrived and not self.news:
+            self._bell.rung = False
+            await self._bell.wait(seconds)
 
 
 class Flows:

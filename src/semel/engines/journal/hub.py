@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Hub:
@@ -15,7 +17,7 @@ class Hub:
         self.on_due: list[Callable[[int], None]] = []
         self.on_cancel: list[Callable[[str], None]] = []
         self.on_news: list[Callable[[Iterable[str]], None]] = []
-        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._waiting: dict[str, set[Bell]] = {}
 
     def work(self, lanes: Iterable[int]) -> None:
         """These lanes have work; no lanes means: some lane."""
@@ -41,8 +43,8 @@ class Hub:
         """These executions have ended."""
         if self._waiting:
             for id_ in ids:
-                for event in self._waiting.get(id_, ()):
-                    event.set()
+                for bell in self._waiting.get(id_, ()):
+                    bell.ring()
 
     def stirred(self) -> None:
         """Something happened elsewhere: everybody has a look."""
@@ -51,15 +53,60 @@ class Hub:
         self.news(())
         self.done(self._waiting)
 
-    @contextmanager
-    def watching(self, id_: str) -> Iterator[asyncio.Event]:
-        """An event that is set whenever there may be news of an execution."""
-        event = asyncio.Event()
-        self._waiting.setdefault(id_, set()).add(event)
+    async def until(
+        self, id_: str, look: Callable[[], Awaitable[T | None]], timeout: float | None, poll: tuple[float, float]
+    ) -> T | None:
+        """Look, and look again whenever there may be news of an execution, until there is something to see.
+
+        None: there was nothing within `timeout`. `poll` is how long news may fail to come: at first, and at most.
+        """
+        loop = asyncio.get_running_loop()
+        end = None if timeout is None else loop.time() + timeout
+        pause, longest = poll
+        bell = Bell()
+        self._waiting.setdefault(id_, set()).add(bell)
         try:
-            yield event
+            while True:
+                bell.rung = False
+                found = await look()
+                if found is not None:
+                    return found
+                left = pause if end is None else min(pause, end - loop.time())
+                if left <= 0:
+                    return None
+                await bell.wait(left)
+                pause = min(longest, pause * 1.5)
         finally:
             watchers = self._waiting[id_]
-            watchers.discard(event)
+            watchers.discard(bell)
             if not watchers:
                 del self._waiting[id_]
+
+
+class Bell:
+    """Wakes one who waits, at once or after a while; lighter than an Event with a timeout."""
+
+    __slots__ = ("_sleeper", "rung")
+
+    def __init__(self) -> None:
+        self.rung = False
+        self._sleeper: asyncio.Future[None] | None = None
+
+    def ring(self) -> None:
+        """There may be news."""
+        self.rung = True
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    async def wait(self, seconds: float | None) -> None:
+        """Until it rings, or so many seconds have passed."""
+        if self.rung:
+            return
+        loop = asyncio.get_running_loop()
+        self._sleeper = loop.create_future()
+        alarm = None if seconds is None else loop.call_later(seconds, self.ring)
+        try:
+            await self._sleeper
+        finally:
+            if alarm is not None:
+                alarm.cancel()

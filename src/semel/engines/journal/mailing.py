@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from semel.contract.lifecycle import Status
@@ -18,7 +17,7 @@ from semel.errors import EngineUnavailable
 
 MOST_AT_ONCE = 1000
 TRIES = 100
-POLL, SLOWEST_POLL = 0.05, 2.0
+POLL = (0.05, 2.0)
 
 
 @procedure(Line.ADMIT)
@@ -81,21 +80,7 @@ class Mail:
 
     async def answer(self, execution: str, key: str, timeout: float | None) -> Outcome | None:
         """Wait for the answer to a keyed message; None: not within `timeout`."""
-        loop = asyncio.get_running_loop()
-        end = None if timeout is None else loop.time() + timeout
-        poll = POLL
-        with self._hub.watching(execution) as news:
-            while True:
-                news.clear()
-                found = await self._asks.add((execution, key))
-                if found is not None:
-                    return found
-                left = poll if end is None else min(poll, end - loop.time())
-                if left <= 0:
-                    return None
-                await asyncio.wait([waiting := asyncio.ensure_future(news.wait())], timeout=left)
-                waiting.cancel()
-                poll = min(SLOWEST_POLL, poll * 1.5)
+        return await self._hub.until(execution, lambda: self._asks.add((execution, key)), timeout, POLL)
 
     async def _read(self, asked: list[tuple[str, str]]) -> list[Outcome | BaseException | None]:
         return list(await persistently(self._store.run, replies, asked))
