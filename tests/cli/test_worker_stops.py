@@ -12,6 +12,8 @@ import semel
 from tests.cli.shell import ask_to_stop, await_line, process, shop, until_status, worker
 from tests.world import World, eventually
 
+pytestmark = pytest.mark.slow
+
 
 async def enqueue(app: semel.App, name: str, seconds: float) -> semel.Handle[object]:
     """Ask for a task that only the worker process has."""

@@ -12,6 +12,7 @@ import semel as library
 from tests.cli.shell import Answer, at_shell, semel
 from tests.world import World, ended, eventually
 
+pytestmark = pytest.mark.slow
 ORDERS = """
 import asyncio
 import semel

@@ -8,6 +8,7 @@ from bench.server import Postgres
 from tests.conftest import new_world
 from tests.world import World
 
+HERE = Path(__file__).parent
 EMPTY = """
 do $$ declare name text; begin
   for name in select tablename from pg_tables where schemaname = 'public' and tablename like 'semel\\_%'
@@ -34,3 +35,11 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     database: str = request.getfixturevalue("shared_database")
     server.sql(EMPTY, database)
     return World("postgres", server.url(database))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Workflows and entities are many promises: the fast tests keep them on SQLite, the slow ones on PostgreSQL."""
+    for item in items:
+        flows = item.path.name.startswith(("test_workflow_", "test_entity_")) and item.path.parent == HERE
+        if flows and "postgres" in item.name:
+            item.add_marker(pytest.mark.slow)

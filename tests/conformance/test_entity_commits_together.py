@@ -10,6 +10,8 @@ import semel
 from semel.testing import Fault, Mode
 from tests.world import World, eventually
 
+pytestmark = pytest.mark.slow
+
 
 def register(app: semel.App, ran: list[str]) -> Any:
     @app.task

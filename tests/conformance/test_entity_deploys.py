@@ -10,6 +10,8 @@ import pytest
 import semel
 from tests.world import World, eventually
 
+pytestmark = pytest.mark.slow
+
 
 def register(app: semel.App, version: str) -> Any:
     if version == "old":

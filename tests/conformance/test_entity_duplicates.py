@@ -9,6 +9,8 @@ import semel
 from semel.contract.decision import Reason
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 
 class Points:
     total: int = 0

@@ -11,6 +11,8 @@ import semel
 from semel.engines.journal.worker import JournalWorker
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 
 class Cart:
     items: list[str] = field(default_factory=list)

@@ -10,6 +10,8 @@ import pytest
 import semel
 from tests.world import World, eventually, waits
 
+pytestmark = pytest.mark.slow
+
 Code = Callable[[semel.Context], Coroutine[Any, Any, Any]]
 runs: list[str] = []
 

@@ -7,6 +7,8 @@ import pytest
 import semel
 from tests.world import World, ended, eventually, waits
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_worker_that_stops_in_the_middle_gives_it_back(world: World) -> None:
     app, runs = world.app(), []

@@ -270,6 +270,7 @@ def test_copying_what_is_left_is_rare() -> None:
     assert 0 < copied <= window.evicted / 3
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_against_a_million_unique_keys() -> None:
     window = DedupWindow("3d", max_keys=10_000)
     most = 0

@@ -10,6 +10,8 @@ import pytest
 from tests.docs.played import dies, played
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 ALL = [(f"e{n}", f"body {n}") for n in range(1, 9)]
 
 

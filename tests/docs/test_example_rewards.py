@@ -11,6 +11,8 @@ import semel
 from tests.docs.played import dies, played
 from tests.world import World, eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def rewards(world: World) -> Iterator[ModuleType]:

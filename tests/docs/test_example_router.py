@@ -14,6 +14,8 @@ from examples.incident_router.ports import Advice, FakeAgent, FakeSensors, FakeT
 from tests.docs.played import dies, played
 from tests.world import World, ended, eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def router(world: World) -> Iterator[ModuleType]:

@@ -12,6 +12,8 @@ import semel
 from tests.docs.played import dies, played
 from tests.world import World, ended, eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def saga(world: World) -> Iterator[ModuleType]:

@@ -18,6 +18,8 @@ import pytest
 
 from tests.docs.pages import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 def run_payments(folder: Path) -> str:
     env = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}

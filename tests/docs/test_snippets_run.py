@@ -14,6 +14,8 @@ from bench.server import Postgres
 from semel.settings import read_settings
 from tests.docs.pages import PAGES, ROOT, blocks, short
 
+pytestmark = pytest.mark.slow
+
 WITH_PYTHON = [page for page in PAGES if any(block.runs for block in blocks(page))]
 ON_POSTGRES = "docs/how-to/postgresql.md"
 MOST_THAT_DO_NOT_RUN = 3

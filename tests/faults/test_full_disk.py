@@ -1,24 +1,37 @@
 """A disk that is full costs nothing that was accepted, and what comes after it is made room is accepted again."""
 
 from pathlib import Path
+from typing import Any
 
-import apsw
 import pytest
 
 import semel
 from semel.engines.journal.engine import JournalEngine
-from semel.engines.sqlite.store import SqliteStore
+from semel.engines.journal.script import Line, Raw, Script, procedure
 from tests.world import World
 
 
-def _disk(app: semel.App) -> apsw.Connection:
-    """The connection that writes: its limit of pages stands for the end of the disk."""
-    engine = app.engine
-    assert isinstance(engine, JournalEngine)
-    store = engine._store
-    assert isinstance(store, SqliteStore)
-    assert store._writer is not None
-    return store._writer._db
+class Disk:
+    """A limit of pages stands for the end of the disk. It is set where all is written, by the thread that writes."""
+
+    def __init__(self, app: semel.App) -> None:
+        engine = app.engine
+        assert isinstance(engine, JournalEngine)
+        self._store = engine._store
+
+    async def pages(self) -> int:
+        return int(await self._store.run(ask, "page_count"))
+
+    async def end_at(self, pages: int) -> None:
+        await self._store.run(ask, f"max_page_count = {pages}")
+
+    async def is_sound(self) -> bool:
+        return await self._store.run(ask, "integrity_check") == "ok"
+
+
+@procedure(Line.CONTROL, atomic=True)
+def ask(pragma: str) -> Script[Any]:
+    return (yield Raw("pragma", f"pragma {pragma}"))[0][0]
 
 
 async def test_what_was_accepted_stays_and_what_was_not_leaves_no_trace(tmp_path: Path) -> None:
@@ -30,9 +43,9 @@ async def test_what_was_accepted_stays_and_what_was_not_leaves_no_trace(tmp_path
         return len(text)
 
     accepted = [await app.enqueue(keep, "first", task_id="first")]
-    disk = _disk(app)
-    pages = int(disk.pragma("page_count"))
-    disk.pragma("max_page_count", pages + 40)
+    disk = Disk(app)
+    pages = await disk.pages()
+    await disk.end_at(pages + 40)
 
     async def fill() -> None:
         for number in range(1000):
@@ -45,11 +58,11 @@ async def test_what_was_accepted_stays_and_what_was_not_leaves_no_trace(tmp_path
     assert await world.count() == len(accepted)
     assert await app.find(refused) is None
 
-    disk.pragma("max_page_count", pages + 4000)
+    await disk.end_at(pages + 4000)
     accepted.append(await app.enqueue(keep, "x" * 4000, task_id=refused))
     async with world.worker(app):
         assert [await handle.result(timeout="20s") for handle in accepted[1:]] == [4000] * (len(accepted) - 1)
-    assert disk.pragma("integrity_check") == "ok"
+    assert await disk.is_sound()
     await world.close()
 
 
@@ -62,15 +75,15 @@ async def test_a_worker_waits_for_room_and_then_writes_what_it_has(tmp_path: Pat
     async def grow(number: int) -> str:
         runs.append(number)
         if len(runs) == 1:
-            disk.pragma("max_page_count", int(disk.pragma("page_count")))
+            await disk.end_at(await disk.pages())
         return "y" * 200_000
 
     handle = await app.enqueue(grow, 1, task_id="grow")
-    disk = _disk(app)
+    disk = Disk(app)
     async with world.worker(app):
         with pytest.raises(semel.ResultPending):
             await handle.result(timeout="1s")
-        disk.pragma("max_page_count", 100_000)
+        await disk.end_at(100_000)
         assert len(await handle.result(timeout="20s")) == 200_000
     assert runs == [1]
     await world.close()

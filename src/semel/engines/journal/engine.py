@@ -150,6 +150,7 @@ class JournalEngine:
             self._hub.work(())
         elif status is Status.CANCELLED:
             self._hub.done([id])
+            self._hub.work(())  # a workflow may have waited for it
         return status
 
     async def signal(self, id: str, name: str, payload: bytes | None, key: str | None) -> Status | None:
