@@ -250,7 +250,7 @@ def test_without_the_fingerprint_check_other_input_would_be_joined(
 ) -> None:
     site = prepare(tmp_path)
     asyncio.run(passes(site, a_key_is_bound_to_its_input))
-    monkeypatch.setattr("semel.admitting.fingerprint", lambda name, payload: b"0" * 16)
+    monkeypatch.setattr("semel.engine.requests.fingerprint", lambda name, payload: b"0" * 16)
     with pytest.raises(pytest.fail.Exception):
         asyncio.run(passes(site, a_key_is_bound_to_its_input))
 
