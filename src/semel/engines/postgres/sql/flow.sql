@@ -3,14 +3,15 @@
 -- of what was before, how far it goes.
 select f.execution, f.base, f.snapshot, f.parent_id, f.parks, (select semel_now()),
        (select j.n from semel_journal j where j.execution = f.execution order by j.n desc limit 1)
-  from unnest($1::text[], $2::bigint[]) as o(execution, position) join semel_flow f on f.execution = o.execution
+  from unnest($1::text[], $2::bigint[]) as o(execution, position)
+ cross join lateral (select * from semel_flow p where p.execution = o.execution limit 1) f
 
 -- name: load_journal
 -- What happened after a position, in order. Rows: execution, position.
 select j.execution, j.n, j.body
   from unnest($1::text[], $2::bigint[]) as o(execution, position)
-  join semel_journal j on j.execution = o.execution and j.n > o.position
- order by j.execution, j.n
+ cross join lateral (
+   select * from semel_journal p where p.execution = o.execution and p.n > o.position order by p.n) j
 
 -- name: load_inbox
 -- What came, in order, at most a thousand for each flow. Rows: execution, position.
@@ -102,7 +103,7 @@ insert into semel_inbox (execution, kind, name, ref, body, error, at)
 select f.execution, o.kind, o.name, o.ref, o.body, o.error, (select semel_now())
   from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bytea[]) with ordinality
     as o(execution, kind, name, ref, body, error, place)
-  join semel_flow f on f.execution = o.execution
+ cross join lateral (select p.execution from semel_flow p where p.execution = o.execution limit 1) f
  order by o.place
 returning execution
 
@@ -281,14 +282,16 @@ select n, key, at from semel_seen where execution = $1 order by n
 -- name: replies
 -- Answers to messages, those that are there. Rows: execution, key.
 select s.execution, s.key, s.reply from unnest($1::text[], $2::text[]) as o(execution, key)
-  join semel_seen s on s.execution = o.execution and s.key = o.key
+ cross join lateral (select * from semel_seen p where p.execution = o.execution and p.key = o.key limit 1) s
  where not exists (select from semel_inbox i where i.execution = s.execution and i.ref = s.key and i.kind = 'message')
 
 -- name: entities
 -- The living entities under these keys. Shared: namespace; rows: key.
 -- PostgreSQL: none of them can end until the end of the transaction.
 select x.key, x.id from unnest($2::text[]) as o(key)
-  join semel_execution x on x.key = o.key and x.namespace = $1 and x.kind = 'entity' and x.current
+ cross join lateral (
+   select * from semel_execution p where p.key = o.key and p.namespace = $1 and p.kind = 'entity' and p.current
+    limit 1) x
   join semel_flow f on f.execution = x.id
  order by f.execution for update of f
 

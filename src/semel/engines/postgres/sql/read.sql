@@ -22,8 +22,9 @@ select status, output, error, stripped from semel_execution where namespace = $1
 
 -- name: outcomes
 -- How these executions stand, those that exist. Rows: id.
+-- PostgreSQL: one look-up for each id, whatever the statistics say.
 select x.id, x.status, x.output, x.error, x.stripped from unnest($1::text[]) as o(id)
-  join semel_execution x on x.id = o.id
+ cross join lateral (select * from semel_execution p where p.id = o.id limit 1) x
 
 -- name: input
 -- The input of an execution, while retention keeps it: (namespace, id).
