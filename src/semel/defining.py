@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, dataclass_transform, overload
 
@@ -39,7 +40,7 @@ class WorkflowDecorator(Protocol):
     def __call__(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
 
 
-class Definitions:
+class Definitions(ABC):
     """What an app knows by name."""
 
     def __init__(self) -> None:
@@ -147,5 +148,6 @@ class Definitions:
 
         return decorate if cls is None else decorate(cls)
 
+    @abstractmethod
     def _ref(self, entity: Entity[S], id: str) -> Ref[S]:
-        raise NotImplementedError
+        """One entity, as an app reaches it."""

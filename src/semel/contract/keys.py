@@ -25,7 +25,8 @@ def check_key(key: object, what: str = "task_id") -> str:
     if key.isascii() and key.isprintable() and 0 < len(key) <= KEY_LENGTH and key[0] != " " != key[-1]:
         return key
     if not key.strip():
-        raise InvalidKey(f"{what}={key!r} is blank: give a business key such as 'charge:order-456', or none.")
+        none = ", or none" if what in ("task_id", "dedup_key") else ""
+        raise InvalidKey(f"{what}={key!r} is blank: give a business key such as 'charge:order-456'{none}.")
     if key != key.strip():
         raise InvalidKey(f"{what}={key!r} begins or ends with white space: strip it.")
     for at, char in enumerate(key):

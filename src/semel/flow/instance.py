@@ -134,7 +134,7 @@ class Instance:
             if at == end and isinstance(happening, Resolved) and happening.alone and first == at:
                 self.absorb([happening])
                 break
-            self._expected = deque(entries[first:at])  # type: ignore[arg-type]
+            self._expected = deque(deed for deed in entries[first:at] if isinstance(deed, Asked | Dropped))
             self._turn = Turn()
             self._happen(happening)
             main = self._main
@@ -294,9 +294,9 @@ class Instance:
     def patched(self, name: str) -> bool:
         """Did this run begin after the change, or get to it after the change?"""
         if name not in self._patches:
-            replaying = self._expected is not None
-            marked = bool(self._expected) and same(self._expected[0], Kind.PATCH, name)  # type: ignore[index]
-            self._patches[name] = not replaying or marked
+            expected = self._expected
+            marked = expected is not None and len(expected) > 0 and same(expected[0], Kind.PATCH, name)
+            self._patches[name] = expected is None or marked
             if self._patches[name]:
                 self.ask(Command(Kind.PATCH, name))
         return self._patches[name]
