@@ -30,6 +30,7 @@ from semel.engine.observed import observed
 from semel.engine.protocol import Engine, Filter, Finding, Observer, QueueState, Worker, WorkerState
 from semel.engine.requests import request, workflow_request
 from semel.engines.opening import Opener
+from semel.engines.temporal.locating import located
 from semel.entities import Ref
 from semel.errors import InvalidValue, NotFound, NotRedrivable
 from semel.flow import recording
@@ -49,9 +50,10 @@ ReuseName = Literal["failed_only", "reject", "always"]
 class App(Definitions):
     """Tasks, workflows, and where they run.
 
-    `url` is `sqlite:///file.db`, `sqlite:///:memory:` or `postgresql://…`; without it SEMEL_URL, then
-    `semel.toml`, then `sqlite:///semel.db`. SQLite makes its tables on first use; PostgreSQL wants `semel migrate`, or
-    `auto_migrate=True`. `clock` and `observer` are for tests and for tracing.
+    `url` is `sqlite:///file.db`, `sqlite:///:memory:`, `postgresql://…` or `temporal://host:7233/namespace`; without it
+    SEMEL_URL, then `semel.toml`, then `sqlite:///semel.db`. SQLite makes its tables on first use; the others want
+    `semel migrate`, or `auto_migrate=True`. `records` is the database beside a Temporal cluster, for what the cluster
+    does not keep. `clock` and `observer` are for tests and for tracing.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class App(Definitions):
         url: str | None = None,
         *,
         namespace: str | None = None,
+        records: str | None = None,
         config: str | os.PathLike[str] | None = "semel.toml",
         auto_migrate: bool | None = None,
         observer: Observer | None = None,
@@ -70,6 +73,9 @@ class App(Definitions):
             settings = replace(settings, url=url)
         if namespace is not None:
             settings = replace(settings, namespace=namespace)
+        if records is not None:
+            settings = replace(settings, records=records)
+        settings = located(settings, namespace)
         check_name(settings.namespace, "namespace")
         self.settings = settings
         self._observer = observer

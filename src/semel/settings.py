@@ -47,15 +47,48 @@ class WorkerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TemporalSettings:
+    """How to reach a Temporal server. None: as Temporal's own configuration says. Secrets show in no repr."""
+
+    tls: bool | None = None
+    """None: on if there is an API key or a certificate."""
+    tls_server_name: str | None = None
+    server_root_ca: str | None = None
+    """A file, as are the client's certificate and its key."""
+    client_cert: str | None = None
+    client_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    profile: str | None = None
+    config_file: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Temporal's own variables, TEMPORAL_*, as they were found."""
+
+
+TEMPORAL_VARIABLES = {
+    "SEMEL_TEMPORAL_TLS": "tls",
+    "SEMEL_TEMPORAL_TLS_SERVER_NAME": "tls_server_name",
+    "SEMEL_TEMPORAL_SERVER_ROOT_CA": "server_root_ca",
+    "SEMEL_TEMPORAL_CLIENT_CERT": "client_cert",
+    "SEMEL_TEMPORAL_CLIENT_KEY": "client_key",
+    "SEMEL_TEMPORAL_API_KEY": "api_key",
+    "SEMEL_TEMPORAL_PROFILE": "profile",
+    "SEMEL_TEMPORAL_CONFIG_FILE": "config_file",
+}
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that can be configured, with its default."""
 
     url: str = DEFAULT_URL
     namespace: str = "default"
+    records: str | None = None
+    """The database beside a Temporal cluster, for what the cluster does not keep."""
     max_payload: int = 1 << 20
     auto_migrate: bool = False
     queues: Mapping[str, QueueSettings] = field(default_factory=dict)
     worker: WorkerSettings = field(default_factory=WorkerSettings)
+    temporal: TemporalSettings = field(default_factory=TemporalSettings)
 
     def with_queue(self, name: str, values: Mapping[str, Any]) -> Settings:
         """A copy in which a queue has these settings on top of what it had."""
@@ -64,7 +97,7 @@ class Settings:
 
 
 def load(config: str | os.PathLike[str] | None, env: Mapping[str, str] = os.environ) -> Settings:
-    """semel.toml, then SEMEL_URL and SEMEL_NAMESPACE on top. A missing default file is fine; a named one is not."""
+    """semel.toml, then the variables SEMEL_* on top. A missing default file is fine; a named one is not."""
     settings = Settings()
     if config is not None:
         path = Path(config)
@@ -72,12 +105,19 @@ def load(config: str | os.PathLike[str] | None, env: Mapping[str, str] = os.envi
             settings = _read_file(path)
         elif path.name != "semel.toml" or path.parent != Path():
             raise ConfigError(f"config={str(config)!r}: there is no such file.")
-    overrides: dict[str, Any] = {}
-    if url := env.get("SEMEL_URL"):
-        overrides["url"] = url
-    if namespace := env.get("SEMEL_NAMESPACE"):
-        overrides["namespace"] = namespace
-    return replace(settings, **overrides) if overrides else settings
+    variables = {"SEMEL_URL": "url", "SEMEL_NAMESPACE": "namespace", "SEMEL_RECORDS": "records"}
+    overrides: dict[str, Any] = {setting: env[name] for name, setting in variables.items() if env.get(name)}
+    return replace(settings, **overrides, temporal=_temporal_variables(env, settings.temporal))
+
+
+def _temporal_variables(env: Mapping[str, str], old: TemporalSettings) -> TemporalSettings:
+    prefix = "SEMEL_TEMPORAL_"
+    known_keys([name for name in env if name.startswith(prefix)], TEMPORAL_VARIABLES, "variable")
+    found: dict[str, Any] = {setting: env[name] for name, setting in TEMPORAL_VARIABLES.items() if env.get(name)}
+    if "tls" in found:
+        found["tls"] = truth(found["tls"], "SEMEL_TEMPORAL_TLS")
+    own = {name: value for name, value in env.items() if name.startswith("TEMPORAL_")}
+    return replace(read_temporal(found, old), environment=own)
 
 
 def _read_file(path: Path) -> Settings:
@@ -95,7 +135,7 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     """Validate the contents of a semel.toml."""
     known_keys(table, (f.name for f in fields(Settings)), "setting")
     values: dict[str, Any] = {}
-    for name in ("url", "namespace"):
+    for name in ("url", "namespace", "records"):
         if name in table:
             values[name] = _typed(table, name, str, name)
     if "max_payload" in table:
@@ -104,6 +144,8 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
         values["auto_migrate"] = _typed(table, "auto_migrate", bool, "auto_migrate")
     if "worker" in table:
         values["worker"] = read_worker(_typed(table, "worker", dict, "worker"))
+    if "temporal" in table:
+        values["temporal"] = read_temporal(_typed(table, "temporal", dict, "temporal"))
     queues = {}
     for name, entry in _typed(table, "queues", dict, "queues", {}).items():
         if not isinstance(entry, dict):
@@ -143,6 +185,23 @@ def read_worker(table: Mapping[str, Any], old: WorkerSettings | None = None) -> 
     return settings
 
 
+def read_temporal(table: Mapping[str, Any], old: TemporalSettings | None = None) -> TemporalSettings:
+    """Validate how to reach a Temporal server. What is wrong is named, and never shown: it may be a secret."""
+    known_keys(table, TEMPORAL_VARIABLES.values(), "setting of [temporal]")
+    for key, value in table.items():
+        kind = bool if key == "tls" else str
+        if not isinstance(value, kind):
+            raise ConfigError(f"temporal.{key} is a {type(value).__name__}: give a {kind.__name__}.")
+    return replace(old or TemporalSettings(), **table)
+
+
+def truth(value: str, what: str) -> bool:
+    """'true' or 'false', as URLs and variables write it."""
+    if value.lower() not in ("true", "false"):
+        raise ConfigError(f"{what}={value!r}: write true or false.")
+    return value.lower() == "true"
+
+
 def positive(value: Any, what: str, least: int = 1) -> int:
     """A whole number from 1 up, or from another least one."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -150,7 +209,7 @@ def positive(value: Any, what: str, least: int = 1) -> int:
     return value
 
 
-def known_keys(table: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+def known_keys(table: Iterable[str], known: Iterable[str], what: str) -> None:
     """Refuse a key that is not known, with the nearest one that is."""
     names = sorted(known)
     for key in table:

@@ -60,11 +60,12 @@ def default(value: Any) -> str:
         (settings.Settings, "setting"),
         (settings.WorkerSettings, "[worker]"),
         (settings.QueueSettings, "[queues.NAME]"),
+        (settings.TemporalSettings, "[temporal]"),
     ],
 )
 def test_every_setting_is_documented_with_its_default(group: Any, first: str) -> None:
     rows = {row[0]: row[1] for row in table(read("docs/reference/settings.md"), first)[1:]}
-    fields = [f for f in dataclasses.fields(group) if f.name not in ("queues", "worker")]
+    fields = [f for f in dataclasses.fields(group) if f.name not in ("queues", "worker", "temporal", "environment")]
     assert rows == {f.name: default(f.default) for f in fields}
 
 
@@ -117,7 +118,7 @@ def test_no_page_uses_a_command_that_is_not_there() -> None:
     for page in PAGES:
         for block in blocks(page):
             if block.language == "console":
-                used = re.findall(r"(?m)^\$ semel ((?:workflows )?[a-z-]+)", block.body)
+                used = re.findall(r"(?m)^\$ semel ((?:(?:workflows|temporal) )?[a-z-]+)", block.body)
                 assert set(used) <= set(known), page
 
 

@@ -1,0 +1,1 @@
+"""What only the Temporal engine does, against a real server."""
