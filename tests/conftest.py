@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bench.server import Postgres, postgres
+from semel.testing.temporal_server import TemporalServer, temporal_server
 from tests.world import SKEWED_NOW, World
 
 _numbers = itertools.count(1)
@@ -55,6 +56,13 @@ def postgres_server() -> Iterator[Postgres]:
 
         asyncio.run(prepare())
         server.sql(SKEWED_NOW, "semel_template")
+        yield server
+
+
+@pytest.fixture(scope="session", name="temporal_server")
+def _temporal_server() -> Iterator[TemporalServer]:
+    """One real Temporal server for the whole run; a new namespace takes it some 20 ms."""
+    with tempfile.TemporaryDirectory(prefix="semel-tests-") as name, temporal_server(Path(name)) as server:
         yield server
 
 
