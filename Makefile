@@ -57,7 +57,7 @@ lock: .venv-lock/bin/uv ## Regenerate requirements/*.lock (LOCK_FLAGS=--upgrade 
 	@$(COMPILE) --constraint requirements/dev.lock --output-file requirements/base.lock pyproject.toml requirements/build.in
 
 clean: ## Remove .venv, caches and build output
-	@rm -rf $(VENV) .venv-lock build dist .semel-demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .venv-lock build dist .semel-demo .semel-temporal .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 

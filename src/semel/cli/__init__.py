@@ -22,6 +22,7 @@ from semel.cli.queues import queues
 from semel.cli.redrive import redrive
 from semel.cli.replay import replay
 from semel.cli.show import show
+from semel.cli.temporal import temporal
 from semel.cli.worker import worker
 from semel.cli.workers import workers
 from semel.cli.workflows import workflows
@@ -50,6 +51,7 @@ for panel, commands in COMMANDS.items():
         cli.command(name, rich_help_panel=panel, epilog=EPILOG)(command)
 
 cli.add_typer(workflows, rich_help_panel="Groups")
+cli.add_typer(temporal, rich_help_panel="Groups")
 
 
 def _version(wanted: bool) -> None:

@@ -18,6 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from semel.contract.durations import Duration, parse_duration
 from semel.errors import ConfigError, EngineUnavailable
 
 T = TypeVar("T")
@@ -145,29 +146,27 @@ class TemporalServer:
         self.kill()
         self.start()
 
-    def prepare(self, namespace: str, retention: timedelta = RETENTION) -> list[str]:
+    def prepare(self, namespace: str, retention: Duration = RETENTION) -> list[str]:
         """Make a namespace what Semel needs; what was done."""
-        return run(self._prepared([namespace], retention))
+        return run(self._prepared(namespace, parse_duration(retention, "retention")))
 
-    async def _prepared(self, namespaces: Sequence[str], retention: timedelta) -> list[str]:
+    async def _prepared(self, namespace: str, retention: timedelta) -> list[str]:
         from semel.engines.temporal.connecting import Target, connect
         from semel.engines.temporal.migrating import migrate
 
-        done = []
-        for namespace in namespaces:
-            done += await migrate(await connect(Target(self.address, namespace)), retention)
-        return done
+        return await migrate(await connect(Target(self.address, namespace)), retention)
 
 
 @contextmanager
 def temporal_server(
-    folder: Path, *, port: int | None = None, namespaces: Sequence[str] = (), retention: timedelta = RETENTION,
+    folder: Path, *, port: int | None = None, namespaces: Sequence[str] = (), retention: Duration = RETENTION,
     database: str = "temporal.db", ui_port: int | None = None, config: dict[str, str] | None = None,
 ) -> Iterator[TemporalServer]:  # fmt: skip
     """A server with its files in the folder and these namespaces, until the block ends; nothing is left running.
 
     Without a port it takes a free one. `config` are dynamic-config values, as JSON, on top of those that make it quick.
     """
+    retention = parse_duration(retention, "retention")
     folder.mkdir(parents=True, exist_ok=True)
     server = TemporalServer((folder / database).resolve(), port or free_port(), ui_port, QUICK | (config or {}))
     if port is not None and _taken(port):
