@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -176,3 +178,9 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(locating.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'semel\[temporal\]'"):
         located(Settings(url="temporal://host"), None)
+
+
+def test_nobody_else_pays_for_the_extra() -> None:
+    code = "import semel.cli, sys; semel.App('sqlite:///:memory:', config=None); print('temporalio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -160,8 +160,9 @@ def unreachable(target: Target, error: RuntimeError) -> EngineError:
             f"the Temporal server at {target.address} does not let us in. Look at the API key or the certificates: "
             "SEMEL_TEMPORAL_*, [temporal] in semel.toml, TEMPORAL_*."
         )
+    how = "with TLS" if target.tls else "without TLS"
     return EngineUnavailable(
-        f"no Temporal server answers at {target.address} ({'TLS' if target.tls else 'no TLS'}): {_reason(said)}. "
+        f"the Temporal server at {target.address} cannot be reached {how}: {_reason(said)}. "
         "Is the address right, and does it want TLS? A server for development: semel temporal dev"
     )
 
@@ -170,5 +171,7 @@ def _reason(said: str) -> str:
     """The core of what the SDK says, without its wrappings."""
     if status := re.search(r'code: (\w+), message: "([^"]*)"', said):
         return f"{status[1]}, {status[2]}"
-    known = ("Connection refused", "dns error", "certificate", "InvalidContentType", "timed out", "Timeout")
+    if found := re.search(r"InvalidCertificate\((\w+)\)", said):
+        return f"its certificate is not accepted ({found[1]})"
+    known = ("Connection refused", "dns error", "InvalidContentType", "timed out", "Timeout")
     return next((word.lower() for word in known if word in said), said.partition("\n")[0][:200].rstrip(". "))
