@@ -38,11 +38,12 @@ DIE_WITH_PARENT = 1
 class TemporalServer:
     """A server of one process with a file database. `kill` and `restart` are for tests of what survives."""
 
-    def __init__(self, database: Path, port: int, ui_port: int | None, config: dict[str, str]) -> None:
+    def __init__(self, database: Path, port: int, ui_port: int | None, config: dict[str, str], durable: bool) -> None:
         self.database = database
         self.port = port
         self.ui_port = ui_port
         self._config = config
+        self._durable = durable
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -90,10 +91,11 @@ class TemporalServer:
 
     def _command(self) -> list[str]:
         look = ["--headless"] if self.ui_port is None else ["--ui-port", str(self.ui_port)]
+        haste = [] if self._durable else ["--sqlite-pragma", "synchronous=0"]
         values = [f"--dynamic-config-value={key}={value}" for key, value in self._config.items()]
         return [
             program(), "server", "start-dev", "--ip", HOST, "--port", str(self.port), *look,
-            "--db-filename", str(self.database), "--log-level", "warn", *values,
+            "--db-filename", str(self.database), "--log-level", "warn", *haste, *values,
         ]  # fmt: skip
 
     async def _until_it_serves(self, began: int) -> None:
@@ -161,14 +163,19 @@ class TemporalServer:
 def temporal_server(
     folder: Path, *, port: int | None = None, namespaces: Sequence[str] = (), retention: Duration = RETENTION,
     database: str = "temporal.db", ui_port: int | None = None, config: dict[str, str] | None = None,
+    durable: bool = False,
 ) -> Iterator[TemporalServer]:  # fmt: skip
     """A server with its files in the folder and these namespaces, until the block ends; nothing is left running.
 
     Without a port it takes a free one. `config` are dynamic-config values, as JSON, on top of those that make it quick.
+    What it was told survives that it is killed. That the machine loses power it survives only if it is `durable`, which
+    means three times as long for each start.
     """
     retention = parse_duration(retention, "retention")
     folder.mkdir(parents=True, exist_ok=True)
-    server = TemporalServer((folder / database).resolve(), port or free_port(), ui_port, QUICK | (config or {}))
+    server = TemporalServer(
+        (folder / database).resolve(), port or free_port(), ui_port, QUICK | (config or {}), durable
+    )
     if port is not None and _taken(port):
         raise EngineUnavailable(f"port {port} is taken: a server runs there already, or choose another port.")
     server.start()

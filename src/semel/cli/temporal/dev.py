@@ -41,7 +41,7 @@ def dev(
             _stopping() as stop,
             temporal_server(
                 db.parent, database=db.name, port=port, ui_port=port + UI_ABOVE if ui else None,
-                namespaces=[namespace], retention=retention,
+                namespaces=[namespace], retention=retention, durable=True,
             ) as server,
         ):  # fmt: skip
             _announce(server, namespace, Paper(False, Settings(url=server.url(namespace))))
