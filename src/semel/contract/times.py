@@ -15,6 +15,11 @@ def micros(span: timedelta) -> int:
     return span // _MICROSECOND
 
 
+def instant(at: datetime) -> int:
+    """A time as the tables hold it."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
 def from_micros(at: int) -> datetime:
     """A time as the tables hold it, as a datetime in UTC."""
     return _EPOCH + timedelta(microseconds=at)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
 from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, decide
 from semel.contract.lifecycle import Status
-from semel.contract.times import from_micros, micros
+from semel.contract.times import from_micros, instant, micros
 from semel.engine.protocol import Admission, Start, Terms
 from semel.engines.journal.coalesce import Coalescer, fitting
 from semel.engines.journal.hub import Hub
@@ -216,7 +216,7 @@ class Admissions:
             if not _put_off(terms):
                 lanes.add(await self._lanes.of(terms))
             elif terms.run_at is not None:
-                self._hub.due(_instant(terms.run_at))
+                self._hub.due(instant(terms.run_at))
             else:
                 self._hub.due(int(time.time() * 1_000_000) + micros(terms.delay or timedelta()))
         if lanes:
@@ -279,15 +279,11 @@ def _put_off(terms: Terms) -> bool:
     return terms.delay is not None or terms.run_at is not None
 
 
-def _instant(at: datetime) -> int:
-    return round(at.timestamp() * 1_000_000)
-
-
 def _row(request: Start, lane: int) -> Row:
     terms = request.terms
     return (
         request.id, terms.kind, terms.name, request.key, lane, 0, None, request.fingerprint, request.payload,
         terms.max_attempts, request.concurrency_key, micros(terms.retention), micros(terms.window),
         None if terms.delay is None else micros(terms.delay),
-        None if terms.run_at is None else _instant(terms.run_at), None,
+        None if terms.run_at is None else instant(terms.run_at), None,
     )  # fmt: skip

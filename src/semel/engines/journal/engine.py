@@ -34,7 +34,7 @@ from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Store
 from semel.engines.journal.worker import JournalWorker
-from semel.errors import EngineUnavailable, MigrationNeeded
+from semel.errors import EngineUnavailable
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.journal")
@@ -66,19 +66,8 @@ class JournalEngine:
     async def open(self) -> None:
         """Check the tables once; every verb calls this first."""
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
-            self._opening = asyncio.create_task(self._open())
+            self._opening = asyncio.create_task(migrating.ready(self._store, self._auto_migrate))
         await asyncio.shield(self._opening)
-
-    async def _open(self) -> None:
-        applied = await persistently(self._store.run, migrating.applied)
-        missing = migrating.missing(self._store.migrations, applied)
-        if missing and not self._auto_migrate:
-            raise MigrationNeeded(
-                f"the database is at migration {max(applied, default=0)}, this Semel needs {missing[-1][0]}. "
-                "Run: semel migrate (or pass auto_migrate=True)."
-            )
-        if missing:
-            await self.migrate(lambda _: None)
 
     async def _listen(self) -> None:
         """Begin to hear from other processes; only what waits for something needs it."""
@@ -291,15 +280,7 @@ class JournalEngine:
 
     async def migrate(self, progress: Callable[[str], None]) -> list[str]:
         """See Engine."""
-        await persistently(self._store.run, migrating.begin)
-        applied = await persistently(self._store.run, migrating.applied)
-        done = []
-        for migration in migrating.missing(self._store.migrations, applied):
-            label = f"{migration[0]:04}_{migration[1]}"
-            progress(label)
-            if await persistently(self._store.run, migrating.apply, migration):
-                done.append(label)
-        return done
+        return await migrating.migrate(self._store, progress)
 
     async def doctor(self) -> list[Finding]:
         """See Engine."""

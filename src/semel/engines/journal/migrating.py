@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from semel.engines.journal.script import Ask, Line, Raw, Script, procedure
-from semel.errors import SchemaTooNew
+from semel.engines.journal.patience import persistently
+from semel.engines.journal.script import Ask, Line, Raw, Script, Store, procedure
+from semel.errors import MigrationNeeded, SchemaTooNew
 
 Migration = tuple[int, str, str]
 
@@ -47,3 +49,28 @@ def missing(migrations: list[Migration], applied_: list[int]) -> list[Migration]
             f"the tables are at migration {max(applied_)}, this Semel knows up to {max(known)}: upgrade Semel."
         )
     return [migration for migration in migrations if migration[0] not in applied_]
+
+
+async def migrate(store: Store, progress: Callable[[str], None]) -> list[str]:
+    """Apply what is missing, telling each before it begins; what was applied here."""
+    await persistently(store.run, begin)
+    done = []
+    for migration in missing(store.migrations, await persistently(store.run, applied)):
+        label = f"{migration[0]:04}_{migration[1]}"
+        progress(label)
+        if await persistently(store.run, apply, migration):
+            done.append(label)
+    return done
+
+
+async def ready(store: Store, auto_migrate: bool, what: str = "the database") -> None:
+    """Look whether all migrations are in. If not, apply them, or say what to do."""
+    applied_ = await persistently(store.run, applied)
+    wanted = missing(store.migrations, applied_)
+    if wanted and not auto_migrate:
+        raise MigrationNeeded(
+            f"{what} is at migration {max(applied_, default=0)}, this Semel needs {wanted[-1][0]}. "
+            "Run: semel migrate (or pass auto_migrate=True)."
+        )
+    if wanted:
+        await migrate(store, lambda _: None)
