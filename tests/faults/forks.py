@@ -105,7 +105,7 @@ def _collect(child: int, source: int) -> tuple[int, list[Any]]:
 def main() -> None:
     """Serve until the caller closes its end."""
     logging.disable(logging.CRITICAL)
-    for module in ("tests.faults.points", "tests.faults.crowd"):
+    for module in ("tests.faults.points", "tests.faults.crowd", "tests.faults.record_points"):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(module)
     gc.collect()

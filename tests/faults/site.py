@@ -21,7 +21,8 @@ from tests.world import SKEWED_NOW
 TABLES = (
     "semel_execution", "semel_ready", "semel_later", "semel_worker", "semel_dead", "semel_slip", "semel_duplicate",
     "semel_queue", "semel_gate", "semel_permit", "semel_lane", "semel_watch", "semel_flow", "semel_journal",
-    "semel_inbox", "semel_published", "semel_attribute", "semel_seen", "till",
+    "semel_inbox", "semel_published", "semel_attribute", "semel_seen", "semel_record_key",
+    "semel_record_duplicate", "semel_record_transaction", "till",
 )  # fmt: skip
 
 # `changed`: an ended execution was written again. `left`: a row of work was taken away, from this owner.

@@ -1,0 +1,194 @@
+"""The ledger: who holds a key whose window is longer than the cluster remembers.
+
+A run **reserves** its key before it does anything else, and **settles** it as the last thing it does. Whether it may
+have the key is decided in the transaction that reserves it, so that a run that was started because the cluster had
+forgotten the one before does no work: it finds who did it. While a run is open the cluster itself lets no second
+one in; a key whose holder has neither settled nor is open in the cluster has lost its holder, and is free.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from msgspec import Struct
+
+from semel.contract.decision import Admit, Prior, Request, Reuse, decide
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo, Execution
+from semel.contract.retention import Fate, Keeping, fate
+from semel.contract.times import from_micros, instant, micros, optional, span
+from semel.engine.protocol import Outcome
+from semel.engines.journal.reading import dump_error, load_error
+from semel.engines.journal.script import Ask, Collision, Each, Line, Row, Script, procedure
+
+DAY: Final = 86_400_000_000
+"""Microseconds until one that has not ended is looked at."""
+AT_ONCE: Final = 200
+TRIES: Final = 5
+LOST: Final = ErrorInfo("semel.Terminated", "it ended in the cluster without a word: terminated, or deleted.")
+
+
+class Reservation(Struct, frozen=True):
+    """What a run says of itself when it takes its key."""
+
+    execution: str
+    kind: str
+    key: str
+    name: str
+    fingerprint: bytes
+    retention: timedelta
+    window: timedelta
+    generation: int = 0
+    previous: str | None = None
+    """The execution that it was decided to follow; this one gives up the key without another question."""
+    reuse: Reuse = Reuse.FAILED_ONLY
+    queue: str = "default"
+    priority: int = 0
+    max_attempts: int = 1
+    input: bytes | None = None
+    """Kept as long as the result, so that a conflict can name the fields that differ."""
+
+
+class Settlement(Struct, frozen=True):
+    """How a run ended."""
+
+    execution: str
+    status: Status
+    at: datetime
+    output: bytes | None = None
+    error: ErrorInfo | None = None
+    attempt: int = 1
+
+
+@procedure(Line.ADMIT)
+def reserve(namespace: str, wanted: Reservation) -> Script[Prior]:
+    """Take the key, or learn who has it: the holder afterwards."""
+    asked = Request(wanted.name, wanted.fingerprint, wanted.reuse)
+    where = (namespace, wanted.kind, wanted.key)
+    for _ in range(TRIES):
+        yield Ask("lock_record_key", where)
+        found = yield Ask("record_by_key", where)
+        if found:
+            prior = prior_of(found[0])
+            free = prior.status.live or prior.id == wanted.previous
+            if prior.id == wanted.execution:
+                return prior
+            if not free and not isinstance(decide(prior, asked, from_micros(found[0][-1])), Admit):
+                return prior
+            yield Each("forget_record_keys", [(prior.id,)], (namespace,))
+        if (yield Ask("reserve_record_key", _row(namespace, wanted))):
+            return Prior(wanted.execution, wanted.name, wanted.fingerprint, Status.RUNNING, wanted.generation, None)
+        # Another one was first with a key that had no row to lock.
+    raise Collision(f"execution {wanted.execution} holds another key than {wanted.key!r}: nothing was written.")
+
+
+def _row(namespace: str, wanted: Reservation) -> Row:
+    return (
+        namespace, wanted.kind, wanted.key, wanted.execution, wanted.name, wanted.queue, wanted.priority,
+        wanted.max_attempts, wanted.generation, wanted.previous, wanted.fingerprint, wanted.input,
+        micros(wanted.retention), micros(wanted.window), DAY,
+    )  # fmt: skip
+
+
+@procedure(Line.SETTLE)
+def settle(namespace: str, end: Settlement) -> Script[bool]:
+    """Write down how it ended, once: what has ended stays as it is. False: it holds no key, and nothing was written."""
+    error = None if end.error is None else dump_error(end.error)
+    row = (namespace, end.execution, end.status.value, end.attempt, instant(end.at), end.output, error)
+    if (yield Ask("settle_record_key", row)):
+        return True
+    return bool((yield Ask("record_by_execution", (namespace, end.execution))))
+
+
+@procedure(Line.CONTROL)
+def lose(namespace: str, executions: list[str]) -> Script[None]:
+    """These are gone from the cluster and have not told their end: they have failed."""
+    now = (yield Ask("clock"))[0][0]
+    for execution in executions:
+        yield Ask("settle_record_key", (namespace, execution, Status.FAILED.value, 0, now, None, dump_error(LOST)))
+
+
+@procedure(Line.READ, atomic=True)
+def by_key(namespace: str, kind: str, key: str) -> Script[Row | None]:
+    """Who holds a key and has ended. What lives is the cluster's to tell of."""
+    return _ended((yield Ask("record_by_key", (namespace, kind, key))))
+
+
+@procedure(Line.READ, atomic=True)
+def by_execution(namespace: str, execution: str) -> Script[Row | None]:
+    """The same, by the holder."""
+    return _ended((yield Ask("record_by_execution", (namespace, execution))))
+
+
+def _ended(found: list[Any]) -> Row | None:
+    return tuple(found[0]) if found and execution_of(found[0]).finished_at is not None else None
+
+
+@procedure(Line.READ)
+def outcome(namespace: str, execution: str) -> Script[Outcome | None]:
+    """How it ended. None: it has not, or is not known here."""
+    found = _ended((yield Ask("record_by_execution", (namespace, execution))))
+    if found is None:
+        return None
+    kept = execution_of(found)
+    payloads = yield Ask("record_payloads", (namespace, execution))
+    output = payloads[0][1] if payloads else None
+    return Outcome(kept.status, None if output is None else bytes(output), kept.error, kept.expired or not payloads)
+
+
+@procedure(Line.READ, atomic=True)
+def input_of(namespace: str, execution: str) -> Script[bytes | None]:
+    """What it was asked for with, while retention keeps it."""
+    found = yield Ask("record_payloads", (namespace, execution))
+    return bytes(found[0][0]) if found and found[0][0] is not None else None
+
+
+@procedure(Line.CONTROL)
+def clean(namespace: str) -> Script[tuple[int, list[str]]]:
+    """One batch: how many keys were looked at, and those that have not ended, which are put off.
+
+    Whether these still live only the cluster knows. Each is looked at again when it is twice as old.
+    """
+    strip: list[Row] = []
+    forget: list[Row] = []
+    later: list[Row] = []
+    open_: list[str] = []
+    due = yield Ask("due_record_keys", (namespace, AT_ONCE))
+    for execution, status, finished, retention, window, created, at in due:
+        if Status(status).live:
+            open_.append(execution)
+            later.append((execution, at + max(DAY, at - created)))
+            continue
+        match fate(Keeping(span(retention), span(window)), from_micros(finished), True, from_micros(at)):
+            case Fate.KEEP:
+                later.append((execution, finished + retention))
+            case Fate.STRIP:
+                strip.append((execution, finished + window))
+            case Fate.FORGET:
+                forget.append((execution,))
+    for name, rows in (("strip_record_keys", strip), ("forget_record_keys", forget), ("put_off_record_keys", later)):
+        if rows:
+            yield Each(name, rows, (namespace,))
+    return len(due), open_
+
+
+def prior_of(row: Any) -> Prior:
+    """A row of the ledger, as the contract asks for it."""
+    kept = execution_of(row)
+    return Prior(kept.id, kept.name, bytes(row[10]), kept.status, kept.generation, kept.window_ends_at)
+
+
+def execution_of(row: Any) -> Execution:
+    """A row of the ledger, as it looks from outside."""
+    (
+        kind, key, execution, name, queue, priority, most, attempt, generation, previous, _, status, created, finished,
+        retention, window, stripped, error, _,
+    ) = row  # fmt: skip
+    return Execution(
+        id=execution, kind=kind, name=name, key=key, queue=queue, priority=priority, status=Status(status),
+        attempt=attempt, max_attempts=most, created_at=from_micros(created), run_at=None,
+        started_at=from_micros(created), finished_at=optional(finished), retention=span(retention), window=span(window),
+        generation=generation, previous_id=previous, worker=None, progress=None, cancel_requested=False,
+        error=load_error(error), expired=bool(stripped),
+    )  # fmt: skip
