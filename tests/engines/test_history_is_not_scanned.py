@@ -27,4 +27,6 @@ def test_executions_are_looked_up_and_not_scanned(db: apsw.Connection, name: str
     for sql, count in statements()[name]:
         if re.match(r"(?i)(with|select|insert|update|delete)\b", sql):
             plan = [row[3] for row in db.execute(f"explain query plan {sql}", (None,) * count)]
-            assert not [step for step in plan if re.match(r"SCAN (semel_execution|x)\b(?! USING INDEX)", step)], plan
+            assert not [
+                step for step in plan if re.match(r"SCAN (semel_execution|semel_record_\w+|x)\b(?! USING INDEX)", step)
+            ], plan

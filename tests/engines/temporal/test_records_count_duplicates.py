@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from semel.contract.decision import Reason
+from semel.engines.journal.script import Row
 from semel.engines.temporal import duplicates
+from semel.engines.temporal.duplicates import Duplicates
 from semel.engines.temporal.records import Records
+from semel.errors import EngineUnavailable
 from semel.testing import Fault
 from tests.engines.temporal.archive import WEEK, Away, opened, tapped
 from tests.world import World, eventually
@@ -91,6 +94,27 @@ async def test_a_database_that_is_away_loses_none_and_is_named_once(
         assert found.count == 10
 
 
+async def test_a_look_that_fails_leaves_nothing_lying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it had the counts in its hands, the writer found none to write, and left."""
+    monkeypatch.setattr(duplicates, "FLUSH_AFTER", 0.0)
+    may_fail, written = asyncio.Event(), []
+
+    async def write(rows: list[Row]) -> None:
+        if not may_fail.is_set():
+            await may_fail.wait()
+            raise EngineUnavailable("the database is away.")
+        written.extend(rows)
+
+    counts = Duplicates(write)
+    counts.add("r1", Reason.JOINED, datetime.now(UTC), WEEK)
+    look = asyncio.create_task(counts.write())
+    await eventually(lambda: counts._writer is None)
+    may_fail.set()
+    with pytest.raises(EngineUnavailable):
+        await look
+    await eventually(lambda: written)
+
+
 async def test_what_is_kept_in_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duplicates, "MOST", 3)
     async with opened(world) as records:
@@ -129,6 +153,6 @@ async def test_counts_go_when_nobody_has_added_to_them_for_long_enough(world: Wo
 async def test_without_a_database_nothing_is_known() -> None:
     records = Records(None, "default")
     assert not records.there
-    records.count("r1", Reason.JOINED, datetime.fromtimestamp(0).astimezone(), WEEK)
+    records.count("r1", Reason.JOINED, datetime.now(UTC), WEEK)
     assert await records.suppressed(["r1"]) is None
     await records.close()

@@ -72,13 +72,20 @@ class Duplicates:
                 return
             count = self._counts[execution, reason.value] = [0, now, now, 0]
         _merge(count, 1, now, now, now + micros(keep))
+        self._remind()
+
+    def _remind(self) -> None:
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_soon())
 
     async def write(self) -> None:
         """Write all of them; what could not be written is kept, and the error is raised."""
         async with self._writing:
-            await self._write_all()
+            try:
+                await self._write_all()
+            finally:
+                if self._counts:  # the writer may have found none meanwhile, and left
+                    self._remind()
 
     async def close(self) -> None:
         """Write what is left. A database that is away loses it, and says so."""

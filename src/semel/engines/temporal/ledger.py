@@ -155,21 +155,24 @@ def clean(namespace: str) -> Script[tuple[int, list[str]]]:
     later: list[Row] = []
     open_: list[str] = []
     due = yield Ask("due_record_keys", (namespace, AT_ONCE))
-    for execution, status, finished, retention, window, created, at in due:
+    for execution, status, finished, retention, window, at in due:
         if Status(status).live:
             open_.append(execution)
-            later.append((execution, at + max(DAY, at - created)))
+            later.append((execution,))
             continue
         match fate(Keeping(span(retention), span(window)), from_micros(finished), True, from_micros(at)):
             case Fate.KEEP:
-                later.append((execution, finished + retention))
+                later.append((execution,))
             case Fate.STRIP:
-                strip.append((execution, finished + window))
+                strip.append((execution,))
             case Fate.FORGET:
                 forget.append((execution,))
-    for name, rows in (("strip_record_keys", strip), ("forget_record_keys", forget), ("put_off_record_keys", later)):
+    for name, rows, shared in (
+        ("strip_record_keys", strip, (namespace,)), ("forget_record_keys", forget, (namespace,)),
+        ("put_off_record_keys", later, (namespace, DAY)),
+    ):  # fmt: skip
         if rows:
-            yield Each(name, rows, (namespace,))
+            yield Each(name, rows, shared)
     return len(due), open_
 
 

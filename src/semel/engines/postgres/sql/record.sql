@@ -36,46 +36,47 @@ update semel_record_key
 -- name: due_record_keys
 -- Keys that the cleaner is to look at, longest due first: (namespace, limit).
 -- PostgreSQL: what another cleaner looks at is left to it.
-select execution, status, finished_at, retention, dedup_window, created_at, (select semel_now())
+select execution, status, finished_at, retention, dedup_window, (select semel_now())
   from semel_record_key
  where namespace = $1 and due_at <= (select semel_now()) order by due_at limit $2 for update skip locked
 
 -- name: put_off_record_keys
--- Look at these later. Shared: namespace; rows: execution, due_at.
-update semel_record_key k set due_at = o.due_at
-  from unnest($2::text[], $3::bigint[]) as o(execution, due_at) where k.namespace = $1 and k.execution = o.execution
+-- Look at these later: what has ended when its retention is over, what has not when it is twice as old.
+-- Shared: namespace, at least so long; rows: execution.
+-- PostgreSQL: an array of ids is looked up one by one, whatever the statistics say.
+update semel_record_key
+   set due_at = coalesce(finished_at + retention, semel_now() + greatest($2::bigint, semel_now() - created_at))
+ where namespace = $1 and execution = any($3::text[])
 
 -- name: strip_record_keys
--- Drop input, result and error; the key and its fingerprint stay. Shared: namespace; rows: execution, due_at.
-update semel_record_key k set input = null, output = null, error = null, stripped = true, due_at = o.due_at
-  from unnest($2::text[], $3::bigint[]) as o(execution, due_at) where k.namespace = $1 and k.execution = o.execution
+-- Drop input, result and error; the key and its fingerprint stay until the window is over. Shared: namespace; rows: execution.
+update semel_record_key
+   set input = null, output = null, error = null, stripped = true, due_at = finished_at + dedup_window
+ where namespace = $1 and execution = any($2::text[])
 
 -- name: forget_record_keys
 -- The window is over, or another execution takes the key. Shared: namespace; rows: execution.
-delete from semel_record_key k using unnest($2::text[]) as o(execution)
- where k.namespace = $1 and k.execution = o.execution
+delete from semel_record_key where namespace = $1 and execution = any($2::text[])
 
 -- name: count_record_duplicates
 -- Add up duplicates that did not run. Shared: namespace; rows: execution, reason, times, first_at, last_at, due_at.
 insert into semel_record_duplicate as d (namespace, execution, reason, times, first_at, last_at, due_at)
 select $1, o.* from unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) as o
-on conflict (namespace, execution, reason) do update
+on conflict (execution, namespace, reason) do update
   set times = d.times + excluded.times, first_at = least(d.first_at, excluded.first_at),
       last_at = greatest(d.last_at, excluded.last_at), due_at = greatest(d.due_at, excluded.due_at)
 
 -- name: record_duplicates
 -- What was counted for these executions. Shared: namespace; rows: execution.
-select d.execution, d.reason, d.times, d.first_at, d.last_at
-  from unnest($2::text[]) as o(execution)
-  join semel_record_duplicate d on d.namespace = $1 and d.execution = o.execution
+select execution, reason, times, first_at, last_at
+  from semel_record_duplicate where namespace = $1 and execution = any($2::text[])
 
 -- name: forget_record_duplicates
 -- Drop counts that nobody has added to for long enough: (namespace, limit).
 -- PostgreSQL: what another process adds to at this moment is left for the next time.
-delete from semel_record_duplicate d using (
-  select namespace, execution, reason from semel_record_duplicate
-   where namespace = $1 and due_at <= (select semel_now()) order by due_at limit $2 for update skip locked) old
- where d.namespace = old.namespace and d.execution = old.execution and d.reason = old.reason
+delete from semel_record_duplicate where ctid = any(array(
+  select ctid from semel_record_duplicate
+   where namespace = $1 and due_at <= (select semel_now()) order by due_at limit $2 for update skip locked))
 returning 1
 
 -- name: begin_record_transaction
@@ -98,15 +99,12 @@ select output from semel_record_transaction where namespace = $1 and execution =
 
 -- name: due_record_transactions
 -- Functions that ran a while ago. Each is next looked at when it is twice as old: (namespace, limit, at least).
-update semel_record_transaction t
-   set due_at = (select semel_now()) + greatest($3::bigint, (select semel_now()) - t.created_at)
-  from (
-    select namespace, execution, step from semel_record_transaction
-     where namespace = $1 and due_at <= (select semel_now()) order by due_at limit $2 for update skip locked) old
- where t.namespace = old.namespace and t.execution = old.execution and t.step = old.step
-returning t.execution
+update semel_record_transaction set due_at = semel_now() + greatest($3::bigint, semel_now() - created_at)
+ where ctid = any(array(
+   select ctid from semel_record_transaction
+    where namespace = $1 and due_at <= (select semel_now()) order by due_at limit $2 for update skip locked))
+returning execution
 
 -- name: forget_record_transactions
 -- Nobody will ask for these again: their executions have ended. Shared: namespace; rows: execution.
-delete from semel_record_transaction t using unnest($2::text[]) as o(execution)
- where t.namespace = $1 and t.execution = o.execution
+delete from semel_record_transaction where namespace = $1 and execution = any($2::text[])

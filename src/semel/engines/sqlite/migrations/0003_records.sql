@@ -2,6 +2,9 @@
 --
 -- An execution is named as the engine names it; nothing here refers to the tables of the journal, which stay empty
 -- in a database that only holds records. due_at: when the cleaner looks at a row.
+--
+-- No index begins with the namespace, which says next to nothing: a plan that was made while a table was empty might
+-- otherwise settle for it.
 
 -- The ledger: the newest execution under each key whose window is longer than the cluster remembers. A row is
 -- `running` from when its run reserved the key until it tells its end.
@@ -32,8 +35,8 @@ create table semel_record_key (
   primary key (key, namespace, kind)
 );
 
-create unique index semel_record_key_execution on semel_record_key (namespace, execution);
-create index semel_record_key_due on semel_record_key (namespace, due_at);
+create unique index semel_record_key_execution on semel_record_key (execution, namespace);
+create index semel_record_key_due on semel_record_key (due_at, namespace);
 
 -- How many duplicates of an execution did not run, by reason.
 create table semel_record_duplicate (
@@ -44,10 +47,10 @@ create table semel_record_duplicate (
   first_at integer not null,
   last_at integer not null,
   due_at integer not null,
-  primary key (namespace, execution, reason)
+  primary key (execution, namespace, reason)
 ) without rowid;
 
-create index semel_record_duplicate_due on semel_record_duplicate (namespace, due_at);
+create index semel_record_duplicate_due on semel_record_duplicate (due_at, namespace);
 
 -- A function of ctx.transaction that was run: this row is written in the same transaction as its effects.
 create table semel_record_transaction (
@@ -57,7 +60,7 @@ create table semel_record_transaction (
   created_at integer not null,
   due_at integer not null,
   output blob,
-  primary key (namespace, execution, step)
+  primary key (execution, namespace, step)
 );
 
-create index semel_record_transaction_due on semel_record_transaction (namespace, due_at);
+create index semel_record_transaction_due on semel_record_transaction (due_at, namespace);

@@ -36,36 +36,38 @@ update semel_record_key
 
 -- name: due_record_keys
 -- Keys that the cleaner is to look at, longest due first: (namespace, limit).
-select execution, status, finished_at, retention, dedup_window, created_at, semel_now()
+select execution, status, finished_at, retention, dedup_window, semel_now()
   from semel_record_key where namespace = ?1 and due_at <= semel_now() order by due_at limit ?2
 
 -- name: put_off_record_keys
--- Look at these later. Shared: namespace; rows: execution, due_at.
-update semel_record_key set due_at = o.value ->> 1
-  from json_each(?2) o where namespace = ?1 and execution = o.value ->> 0
+-- Look at these later: what has ended when its retention is over, what has not when it is twice as old.
+-- Shared: namespace, at least so long; rows: execution.
+update semel_record_key
+   set due_at = coalesce(finished_at + retention, semel_now() + max(?2, semel_now() - created_at))
+ where namespace = ?1 and execution in (select value ->> 0 from json_each(?3))
 
 -- name: strip_record_keys
--- Drop input, result and error; the key and its fingerprint stay. Shared: namespace; rows: execution, due_at.
-update semel_record_key set input = null, output = null, error = null, stripped = 1, due_at = o.value ->> 1
-  from json_each(?2) o where namespace = ?1 and execution = o.value ->> 0
+-- Drop input, result and error; the key and its fingerprint stay until the window is over. Shared: namespace; rows: execution.
+update semel_record_key
+   set input = null, output = null, error = null, stripped = 1, due_at = finished_at + dedup_window
+ where namespace = ?1 and execution in (select value ->> 0 from json_each(?2))
 
 -- name: forget_record_keys
 -- The window is over, or another execution takes the key. Shared: namespace; rows: execution.
-delete from semel_record_key
- where namespace = ?1 and execution in (select value ->> 0 from json_each(?2))
+delete from semel_record_key where namespace = ?1 and execution in (select value ->> 0 from json_each(?2))
 
 -- name: count_record_duplicates
 -- Add up duplicates that did not run. Shared: namespace; rows: execution, reason, times, first_at, last_at, due_at.
 insert into semel_record_duplicate as d (namespace, execution, reason, times, first_at, last_at, due_at)
 select ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5 from json_each(?2) where true
-on conflict (namespace, execution, reason) do update
+on conflict (execution, namespace, reason) do update
   set times = d.times + excluded.times, first_at = min(d.first_at, excluded.first_at),
       last_at = max(d.last_at, excluded.last_at), due_at = max(d.due_at, excluded.due_at)
 
 -- name: record_duplicates
 -- What was counted for these executions. Shared: namespace; rows: execution.
-select d.execution, d.reason, d.times, d.first_at, d.last_at
-  from json_each(?2) o cross join semel_record_duplicate d on d.namespace = ?1 and d.execution = o.value ->> 0
+select execution, reason, times, first_at, last_at
+  from semel_record_duplicate where namespace = ?1 and execution in (select value ->> 0 from json_each(?2))
 
 -- name: forget_record_duplicates
 -- Drop counts that nobody has added to for long enough: (namespace, limit).
@@ -101,5 +103,4 @@ returning execution
 
 -- name: forget_record_transactions
 -- Nobody will ask for these again: their executions have ended. Shared: namespace; rows: execution.
-delete from semel_record_transaction
- where namespace = ?1 and execution in (select value ->> 0 from json_each(?2))
+delete from semel_record_transaction where namespace = ?1 and execution in (select value ->> 0 from json_each(?2))
