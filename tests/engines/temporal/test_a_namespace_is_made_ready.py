@@ -96,14 +96,23 @@ async def test_an_attribute_of_another_type_is_found_out(temporal_server: Tempor
             await trial
 
 
+async def refuse(*_: object, **__: object) -> None:
+    raise RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
+
+
+async def test_who_may_not_list_attributes_still_knows_the_type(
+    temporal_server: TemporalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await client_of(temporal_server)
+    await migrate(client, days(3))
+    monkeypatch.setattr(client.operator_service, "list_search_attributes", refuse)
+    await check(client, days(3))
+
+
 async def test_where_namespaces_are_not_ours_it_says_who_can(
     temporal_server: TemporalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Temporal Cloud refuses both; here the server's answer is made up, since no other server is at hand."""
-
-    async def refuse(*_: object, **__: object) -> None:
-        raise RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
-
     client = await client_of(temporal_server)
     monkeypatch.setattr(client.workflow_service, "register_namespace", refuse)
     with pytest.raises(ConfigError, match=r"does not let us register namespace .* Temporal Cloud .* retention of 40d"):

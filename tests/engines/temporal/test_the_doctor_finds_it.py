@@ -14,7 +14,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from semel.engine.protocol import Finding
-from semel.engines.temporal import doctor
+from semel.engines.temporal import doctor, stuck
 from semel.engines.temporal.connecting import Target, connect
 from semel.engines.temporal.doctor import examine
 from semel.engines.temporal.migrating import migrate
@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 MONTH = timedelta(days=30)
 
 
-@workflow.defn
+@workflow.defn(sandboxed=False)
 class Broken:
     """Its code is wrong: Temporal tries it for ever."""
 
@@ -34,7 +34,7 @@ class Broken:
         raise ValueError("the price is missing")
 
 
-@workflow.defn
+@workflow.defn(sandboxed=False)
 class Patient:
     @workflow.run
     async def run(self) -> None:
@@ -98,20 +98,33 @@ async def test_a_stuck_workflow_is_found_with_the_reason(temporal_server: Tempor
         await client.start_workflow(Patient.run, id="waits", task_queue="q")
         await client.start_workflow(Broken.run, id="order-1", task_queue="q")
         findings = await until_found(client)
-    stuck = named(findings, "stuck workflow")
-    assert not stuck.ok
-    assert stuck.detail.startswith("order-1 (Broken), try ")
-    assert stuck.detail.endswith("workflow worker unhandled failure: ValueError: the price is missing")
+    found = named(findings, "stuck workflow")
+    assert not found.ok
+    assert found.detail.startswith("order-1 (Broken), try ")
+    assert found.detail.endswith("workflow worker unhandled failure: ValueError: the price is missing")
     assert named(findings, "workflows") == Finding(False, "workflows", "1 stuck of 2 that run")
     assert named(findings, "queue q").detail == "1 ask for workflow tasks, 0 for activities; 0 waiting"
 
 
-async def until_found(client: Client) -> list[Finding]:
+async def test_one_that_the_server_reports_is_found_among_many(
+    temporal_server: TemporalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stuck, "MOST_SEEN", 1)
+    client = await ready(temporal_server)
+    async with serving(client, "q"):
+        await client.start_workflow(Broken.run, id="order-1", task_queue="q")
+        await client.start_workflow(Patient.run, id="newer", task_queue="q")
+        await client.start_workflow(Patient.run, id="newest", task_queue="q")
+        findings = await until_found(client, "3 that run, of which 2 were looked at")
+    assert named(findings, "stuck workflow").detail.startswith("order-1 (Broken)")
+
+
+async def until_found(client: Client, words: str = "2 that run") -> list[Finding]:
     """Visibility and retries take a moment."""
 
     async def found() -> list[Finding] | None:
         findings = await examine(client, MONTH, time.time)
-        there = any(f.what == "stuck workflow" for f in findings) and "2 that run" in findings[-1].detail
+        there = any(f.what == "stuck workflow" for f in findings) and words in findings[-1].detail
         return findings if there else None
 
     findings: list[Finding] = await eventually(found)

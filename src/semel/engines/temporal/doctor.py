@@ -161,6 +161,6 @@ async def _queue(client: Client, name: str, running: int) -> Finding:
 def _stuck(looked: Looked) -> list[Finding]:
     told = f"of {looked.running} that run"
     if looked.seen < looked.running:
-        told += f", the {looked.seen} newest were looked at"
+        told += f", of which {looked.seen} were looked at"
     found = [Finding(False, "stuck workflow", str(one)) for one in looked.stuck]
     return [*found, Finding(not found, "workflows", f"{len(found) or 'none'} stuck {told}")]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
@@ -56,8 +57,7 @@ async def look(client: Client) -> Kept | None:
     found = await _describe(client)
     if found is None:
         return None
-    attributes = await _attributes(client)
-    return Kept(found.config.workflow_execution_retention_ttl.ToTimedelta(), attributes.get(ATTRIBUTE))
+    return Kept(found.config.workflow_execution_retention_ttl.ToTimedelta(), await _attribute(client, found))
 
 
 async def migrate(client: Client, needs: timedelta, progress: Callable[[str], None] = lambda _: None) -> list[str]:
@@ -130,13 +130,21 @@ async def _describe(client: Client) -> DescribeNamespaceResponse | None:
         raise told(error, f"look at namespace {client.namespace!r}") from error
 
 
-async def _attributes(client: Client) -> dict[str, int]:
+async def _attribute(client: Client, found: DescribeNamespaceResponse) -> int | None:
     request = ListSearchAttributesRequest(namespace=client.namespace)
     try:
-        found = await _once_known(lambda: client.operator_service.list_search_attributes(request, retry=True))
+        answer = await _once_known(lambda: client.operator_service.list_search_attributes(request, retry=True))
     except RPCError as error:
+        if error.status in NOT_OURS:
+            return _aliased(found.config.custom_search_attribute_aliases)
         raise told(error, f"list the search attributes of {client.namespace!r}") from error
-    return dict(found.custom_attributes)
+    return answer.custom_attributes.get(ATTRIBUTE)
+
+
+def _aliased(aliases: Mapping[str, str]) -> int | None:
+    """The type by the column that has this name: KeywordList01. For those who may not list search attributes."""
+    columns = [re.sub(r"\d+$", "", column) for column, alias in aliases.items() if alias == ATTRIBUTE]
+    return next((number for number in IndexedValueType.values() if type_name(number) in columns), None)
 
 
 async def _once_known(call: Callable[[], Awaitable[T]]) -> T:
