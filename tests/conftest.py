@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from bench.server import Postgres, postgres
 from semel.testing.temporal_server import TemporalServer, temporal_server
+from tests.temporal_world import TemporalWorld
 from tests.world import SKEWED_NOW, World
 
 _numbers = itertools.count(1)
@@ -76,6 +78,10 @@ def new_world(engine: str, folder: Path, request: pytest.FixtureRequest) -> Worl
     """An empty database with Semel's tables."""
     if engine == "sqlite":
         return World("sqlite", f"sqlite:///{folder}/semel.db")
+    if engine == "temporal":
+        cluster: TemporalServer = request.getfixturevalue("temporal_server")
+        namespace = f"t{next(_numbers)}-{os.getpid()}"
+        return TemporalWorld(cluster.url(namespace), namespace, f"sqlite:///{folder}/records.db")
     server: Postgres = request.getfixturevalue("postgres_server")
     name = f"t{next(_numbers)}"
     server.sql(f"create database {name} template semel_template")

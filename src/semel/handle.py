@@ -131,8 +131,7 @@ class Handle(Generic[T_co]):
         row 7. What the journal holds up to there is not run again; effect keys stay. If this one has not ended, it
         does. NotResettable says why not.
         """
-        fresh = new_id()
-        await self._app.engine.reset(self.id, fresh, commit_before(await self._past(), to))
+        fresh = await self._app.engine.reset(self.id, new_id(), commit_before(await self._past(), to))
         return Handle(self._app, fresh, name=self.name, key=self.key, duplicate=False)
 
     async def _past(self) -> Past:

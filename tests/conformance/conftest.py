@@ -26,11 +26,13 @@ def shared_database(postgres_server: Postgres) -> str:
     return "promises"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "temporal"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     """The same promise on every engine. What spoils the tables themselves takes a `postgres_world` of its own."""
     if request.param == "sqlite":
         return new_world("sqlite", tmp_path, request)
+    if request.param == "temporal":
+        return new_world("temporal", tmp_path, request)
     server: Postgres = request.getfixturevalue("postgres_server")
     database: str = request.getfixturevalue("shared_database")
     server.sql(EMPTY, database)
@@ -41,5 +43,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Workflows and entities are many promises: the fast tests keep them on SQLite, the slow ones on PostgreSQL."""
     for item in items:
         flows = item.path.name.startswith(("test_workflow_", "test_entity_")) and item.path.parent == HERE
-        if flows and "postgres" in item.name:
+        if "temporal" in item.name or (flows and "postgres" in item.name):
             item.add_marker(pytest.mark.slow)

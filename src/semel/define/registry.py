@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from semel.define.entity import Entity
@@ -58,6 +58,10 @@ class Registry:
                 expected=f"version {version}", found=f"versions {there}",
             )  # fmt: skip
         return found
+
+    def versions(self, name: str) -> Sequence[Workflow[..., Any]]:
+        """All versions of a workflow."""
+        return list(self._versions.get(name, {}).values())
 
     def entity(self, name: str | type) -> Entity[Any]:
         """The entity of that name, or of that class."""

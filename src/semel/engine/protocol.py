@@ -232,8 +232,10 @@ class Engine(Protocol):
     async def past(self, id: str) -> Past | None:
         """What happened to a workflow since it last continued as new. None: no such execution."""
 
-    async def reset(self, id: str, new_id: str, commit: int) -> None:
+    async def reset(self, id: str, new_id: str, commit: int) -> str:
         """Let a workflow go on from one of its commits, as a new execution under the same key; the old one ends.
+
+        The new one's id: `new_id` where the engine takes it.
 
         All or nothing. NotFound, or NotResettable which says why.
         """

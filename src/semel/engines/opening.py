@@ -13,7 +13,7 @@ from semel.engines.sqlite.store import SqliteStore
 from semel.errors import ConfigError
 from semel.settings import Settings
 
-SCHEMES = ("sqlite", "postgresql", "postgres")
+SCHEMES = ("sqlite", "postgresql", "postgres", "temporal")
 SQLITE = Capabilities("sqlite", many_machines=False, pushes=True)
 POSTGRES = Capabilities("postgres", many_machines=True, pushes=True)
 
@@ -39,9 +39,13 @@ class Opener:
                 store, SQLITE, namespace, auto_migrate=migrate, max_payload=self._settings.max_payload,
                 own_store=self._shared is None,
             )  # fmt: skip
-        from semel.engines.postgres.store import PostgresStore  # an extra: imported only when it is used
-
         migrate = self._settings.auto_migrate if self._auto_migrate is None else self._auto_migrate
+        if self.scheme == "temporal":
+            from semel.engines.temporal.opening import open_engine  # extras are imported only when they are used
+
+            return open_engine(self._settings, namespace, migrate, self._auto_migrate, self._clock)
+        from semel.engines.postgres.store import PostgresStore
+
         return JournalEngine(
             PostgresStore(self._settings.url), POSTGRES, namespace, auto_migrate=migrate,
             max_payload=self._settings.max_payload,
@@ -60,9 +64,11 @@ def parse_url(url: str) -> tuple[str, str]:
         near = difflib.get_close_matches(scheme, SCHEMES, 1)
         hint = f" Did you mean {near[0]}://?" if near and colon else ""
         raise ConfigError(
-            f"url={hide_password(url)!r} is not one Semel can open.{hint} Use sqlite:///file.db, sqlite:///:memory: "
-            "or postgresql://user@host/database."
+            f"url={hide_password(url)!r} is not one Semel can open.{hint} Use sqlite:///file.db, sqlite:///:memory:, "
+            "postgresql://user@host/database or temporal://host:7233/namespace."
         )
+    if scheme == "temporal":
+        return scheme, rest
     if scheme != "sqlite":
         if importlib.util.find_spec("asyncpg") is None:
             raise ConfigError("PostgreSQL needs the extra: pip install 'semel[postgres]'.")

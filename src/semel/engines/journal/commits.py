@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from semel.contract.times import micros
 from semel.engine.protocol import Start
-from semel.engines.journal import reply
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.script import Row
 from semel.engines.journal.turning import Birth, Commit
-from semel.flow import entries, snapshot
+from semel.flow import entries, replies, snapshot
 from semel.flow.commands import Command, Kind
 from semel.flow.instance import Instance
 from semel.flow.turn import Turn
@@ -49,7 +48,7 @@ def _remember(made: Commit, turn: Turn) -> None:
     if turn.snapshot is not None:
         made.restart = snapshot.dump(turn.snapshot)
         made.base = made.n if made.body is None else made.n - 1
-    made.seen = [(made.execution, r.n, r.key, r.at, reply.dump(r)) for r in turn.replies]
+    made.seen = [(made.execution, r.n, r.key, r.at, replies.dump(r)) for r in turn.replies]
     made.forgotten = turn.forgotten
     made.hits, made.overflowed = turn.hits, turn.overflowed
 

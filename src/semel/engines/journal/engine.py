@@ -195,13 +195,14 @@ class JournalEngine:
         await self.open()
         return await persistently(self._store.run, reading.past, self._namespace, id)
 
-    async def reset(self, id: str, new_id: str, commit: int) -> None:
+    async def reset(self, id: str, new_id: str, commit: int) -> str:
         """See Engine."""
         await self.open()
         await self._store.run(resetting.reset, self._namespace, id, new_id, commit)
         self._hub.done([id])
         self._hub.news([id])
         self._hub.work(())
+        return new_id
 
     async def redrive(self, id: str, new_id: str) -> str | None:
         """See Engine."""

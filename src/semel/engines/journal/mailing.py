@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from semel.contract.lifecycle import Status
 from semel.engine.protocol import Message, Outcome
-from semel.engines.journal import reading, reply
+from semel.engines.journal import reading
 from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.commits import row_of
 from semel.engines.journal.hub import Hub
@@ -14,6 +14,7 @@ from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, Store, procedure
 from semel.errors import EngineUnavailable
+from semel.flow.replies import load as load_reply
 
 MOST_AT_ONCE = 1000
 TRIES = 100
@@ -52,7 +53,7 @@ def replies(rows: list[Row]) -> Script[list[Outcome | None]]:
         data, end = found.get((execution, key)), ended.get(execution, gone)
         if data is None and end is not None and end.status is Status.COMPLETED:
             end = gone
-        answers.append(end if data is None else reply.load(data))
+        answers.append(end if data is None else load_reply(data))
     return answers
 
 

@@ -1,0 +1,95 @@
+"""Attempts of a task, as a workflow sees them: one activity after the other, until one decides how it ends.
+
+The activity says whether there is to be another attempt and when, so that what is decided here comes from history
+alone, whatever a later deploy says about retries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from temporalio import workflow
+from temporalio.common import Priority, RawValue, RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.workflow import ActivityCancellationType
+
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
+from semel.engines.temporal.clock import Clock
+from semel.engines.temporal.payloads import unwrap, wrap
+from semel.flow.turn import Ended
+
+ONCE: Final = RetryPolicy(maximum_attempts=1)
+FOR_EVER: Final = timedelta(days=3650)
+LEVELS: Final = 5
+DEATH: Final = "semel.WorkerLost"
+
+
+class Slip(Struct, frozen=True, omit_defaults=True):
+    """What an activity is told of the execution that it is an attempt of."""
+
+    id: str
+    name: str
+    key: str | None = None
+    attempt: int = 1
+    max_attempts: int = 1
+    generation: int = 0
+    root: str | None = None
+    parent: str | None = None
+
+
+class Verdict(Struct, frozen=True, omit_defaults=True):
+    """What an activity says of an attempt that gave no result."""
+
+    status: str = Status.FAILED.value
+    error: ErrorInfo | None = None
+    retry_in: float | None = None
+    """Seconds to the next attempt; None: this was the last one."""
+    counts: bool = True
+    """False: its worker stopped, and nothing is known of the task itself."""
+
+
+async def attempts(
+    clock: Clock, name: str, queue: str, input: bytes, slip: Callable[[int], Slip], *, max_attempts: int,
+    lease: timedelta, priority: int, tell: Callable[[int], None] = lambda attempt: None,
+) -> Ended:  # fmt: skip
+    """Run a task to its end. `tell` hears of each attempt before it begins. Cancelled: so is the activity."""
+    attempt = 1
+    while True:
+        tell(attempt)
+        try:
+            result: RawValue = await workflow.execute_activity(
+                name, args=[wrap(input), wrap(msgspec.json.encode(slip(attempt)))], task_queue=queue,
+                result_type=RawValue, start_to_close_timeout=FOR_EVER, heartbeat_timeout=lease, retry_policy=ONCE,
+                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                priority=priority_of(priority),
+            )  # fmt: skip
+            return Ended(Status.COMPLETED, unwrap(result))
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                return Ended(Status.CANCELLED)
+            verdict = verdict_of(error, attempt, max_attempts)
+        if verdict.retry_in is None:
+            return Ended(Status(verdict.status), None, verdict.error)
+        if verdict.retry_in > 0:
+            await clock.until(clock.now() + round(verdict.retry_in * 1_000_000))
+        attempt += verdict.counts
+
+
+def verdict_of(error: ActivityError, attempt: int, most: int) -> Verdict:
+    """What became of an attempt."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.details:
+        return msgspec.convert(cause.details[0], Verdict)
+    text = f"the worker that ran attempt {attempt} was lost, or does not have the task: {cause or error}"
+    return Verdict(error=ErrorInfo(DEATH, text), retry_in=0.0 if attempt < most else None)
+
+
+def priority_of(priority: int) -> Priority:
+    """Temporal has five levels, 1 first; Semel's default 0 is its default 3."""
+    level = 3 if priority == 0 else (2 if priority < 10 else 1) if priority > 0 else (4 if priority > -10 else LEVELS)
+    return Priority(priority_key=level)

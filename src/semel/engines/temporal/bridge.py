@@ -1,0 +1,78 @@
+"""What a workflow asks its worker for: a start under a key that is taken, an end to wait for, a step."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from temporalio.common import RawValue
+
+from semel.contract.decision import Reuse
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
+from semel.contract.times import micros, span
+from semel.engine.protocol import Start, Terms
+from semel.engines.temporal.payloads import unwrap
+from semel.flow.entries import NOTHING, raw, stored
+from semel.flow.turn import Ended
+
+START: Final = "semel:start"
+OUTCOME: Final = "semel:outcome"
+STEP: Final = "semel:step"
+TRANSACTION: Final = "semel:transaction"
+
+
+class Ask(Struct, frozen=True, omit_defaults=True):
+    """A start as plain data."""
+
+    kind: str
+    name: str
+    queue: str
+    key: str
+    payload: msgspec.Raw
+    fingerprint: str
+    reuse: str
+    priority: int
+    max_attempts: int
+    retention: int
+    window: int
+    parent: str
+    now: int
+
+    @classmethod
+    def of(cls, start: Start, now: int, parent: str) -> Ask:
+        """A start as a workflow asks for it."""
+        terms = start.terms
+        return cls(
+            terms.kind, terms.name, terms.queue, start.key or "", raw(start.payload), start.fingerprint.hex(),
+            terms.reuse.value, terms.priority, terms.max_attempts, micros(terms.retention), micros(terms.window),
+            parent, now,
+        )  # fmt: skip
+
+    def start(self, id: str) -> Start:
+        """The request again. `id` makes asking twice harmless."""
+        terms = Terms(
+            self.kind, self.name, self.queue, self.priority, Reuse(self.reuse), self.max_attempts,
+            span(self.retention), span(self.window),
+        )  # fmt: skip
+        return Start(id, self.key, bytes(self.payload), bytes.fromhex(self.fingerprint), terms)
+
+
+class Told(Struct, frozen=True, omit_defaults=True):
+    """The answer."""
+
+    id: str = ""
+    status: str = Status.COMPLETED.value
+    output: msgspec.Raw = NOTHING
+    error: ErrorInfo | None = None
+    refused: ErrorInfo | None = None
+
+    def ended(self) -> Ended:
+        """As an end."""
+        return Ended(Status(self.status), stored(self.output), self.error)
+
+
+def told_of(value: RawValue) -> Told:
+    """The answer in a payload."""
+    return msgspec.json.decode(unwrap(value) or b"{}", type=Told)

@@ -1,0 +1,41 @@
+"""Calls to a cluster: what can go wrong with them, in Semel's words."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from temporalio.service import RPCError, RPCStatusCode
+
+from semel.errors import EngineError, EngineUnavailable
+
+T = TypeVar("T")
+_AWAY = (
+    RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.ABORTED, RPCStatusCode.CANCELLED,
+)  # fmt: skip
+
+
+async def call(request: Awaitable[T]) -> T:
+    """The answer. EngineUnavailable: the cluster is away; EngineError: it refuses."""
+    try:
+        return await request
+    except RPCError as error:
+        raise told(error) from error
+
+
+async def call_or_none(request: Awaitable[T]) -> T | None:
+    """The same; None: there is no such thing."""
+    try:
+        return await request
+    except RPCError as error:
+        if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
+            return None
+        raise told(error) from error
+
+
+def told(error: RPCError) -> Exception:
+    """An error of the cluster."""
+    if error.status in _AWAY:
+        return EngineUnavailable(f"the Temporal cluster is away: {error.message}. Try again.")
+    return EngineError(f"the Temporal cluster refuses: {error.message}.")

@@ -1,0 +1,82 @@
+"""What Semel keeps of an execution in the memo of its workflow."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from semel.contract.times import micros, span
+from semel.engine.protocol import Start
+
+MEMO: Final = "semel"
+"""The name of the memo field."""
+PUBLISHED: Final = "semel.published."
+"""How the names of memo fields begin that hold published values."""
+
+
+class Card(Struct, frozen=True, omit_defaults=True):
+    """Who an execution is, what it was asked for with, and on what terms. Never changes while it lives."""
+
+    kind: str
+    name: str
+    fingerprint: str = ""
+    key: str | None = None
+    generation: int = 0
+    """How many executions have completed under its key before."""
+    previous: str | None = None
+    """The execution under its key that it followed."""
+    priority: int = 0
+    max_attempts: int = 1
+    retention: int = 0
+    """Microseconds, as the next one."""
+    window: int = 0
+    due: int | None = None
+    """When it may begin at the earliest: microseconds since 1970."""
+    root: str | None = None
+    """What its effect keys are made of, where it has no key of its own."""
+    parent: str | None = None
+    """The execution of the workflow that asked for it."""
+    concurrency_key: str | None = None
+    skipped: int = 0
+    """By how many microseconds the clock of whoever asked was ahead: only where tests move clocks."""
+
+    @property
+    def kept(self) -> timedelta:
+        """How long its result is kept."""
+        return span(self.retention)
+
+    @property
+    def held(self) -> timedelta:
+        """How long its key is held after its end."""
+        return span(self.window)
+
+
+def card_of(start: Start, now: int, *, parent: str | None = None, skipped: int = 0) -> Card:
+    """The card of a first execution under its key."""
+    terms = start.terms
+    due = None
+    if terms.delay is not None:
+        due = now + micros(terms.delay)
+    elif terms.run_at is not None:
+        due = int(terms.run_at.timestamp() * 1_000_000)
+    return Card(
+        terms.kind, terms.name, start.fingerprint.hex(), start.key, priority=terms.priority,
+        max_attempts=terms.max_attempts, retention=micros(terms.retention), window=micros(terms.window), due=due,
+        root=start.root, parent=parent, concurrency_key=start.concurrency_key, skipped=skipped,
+    )  # fmt: skip
+
+
+def to_memo(card: Card) -> dict[str, Any]:
+    """The memo that holds a card."""
+    return {MEMO: msgspec.to_builtins(card)}
+
+
+def from_memo(value: Any) -> Card | None:
+    """The card in a memo field; None: it is not one of ours."""
+    try:
+        return None if value is None else msgspec.convert(value, Card)
+    except msgspec.ValidationError:
+        return None

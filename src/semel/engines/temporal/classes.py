@@ -1,0 +1,207 @@
+"""Workflow classes of Temporal, made from what people have defined.
+
+Temporal's sandbox imports a class by module and name each time a workflow begins. `__getattr__` below makes it then:
+it imports the module of the people's code, which the sandbox loads afresh, and builds the class from what it finds
+there. So their code stays in the sandbox and needs no import of Temporal.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from semel.define.entity import Entity
+from semel.define.registry import Definition, Registry
+from semel.define.task import Task
+from semel.define.workflow import Workflow
+from semel.engines.temporal.acting import ANSWER, MESSAGE, STATE, EntityHost
+from semel.engines.temporal.clock import SKIP
+from semel.engines.temporal.hosting import FlowHost, WorkflowHost
+from semel.engines.temporal.payloads import NOTHING, unwrap, wrap
+from semel.engines.temporal.tasking import TaskFlow
+from semel.errors import DefinitionError
+from semel.flow.entries import Signalled, raw
+from semel.settings import Settings
+
+PAST: Final = "semel:past"
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    module: str
+    kind: str
+    name: str
+    settings: Settings
+
+
+_recipes: Final[dict[str, _Recipe]] = {}
+_numbers: Final = itertools.count(1)
+
+
+def __getattr__(label: str) -> type:
+    recipe = _recipes.get(label)
+    if recipe is None:
+        raise AttributeError(label)
+    module: Any = __import__(recipe.module, fromlist=["*"])  # not import_module: the sandbox minds only this one
+    registry = _registry_in(module, recipe)
+    return _flow_class(label, _versions(registry, recipe.name), recipe.settings)
+
+
+def class_of(registry: Registry, one: Definition, settings: Settings) -> type:
+    """The class for a task, a workflow or an entity. Code that can be imported again goes into the sandbox."""
+    label = f"C{next(_numbers)}_{''.join(c if c.isalnum() else '_' for c in one.name)}"
+    if isinstance(one, Task):
+        return _task_class(label, one, settings)
+    if not importable(registry, one):
+        return _flow_class(label, _versions(registry, one.name), settings, sandboxed=False)
+    _recipes[label] = _Recipe(home(one).__module__, one.kind, one.name, settings)
+    return _flow_class(label, _versions(registry, one.name), settings)
+
+
+def home(one: Definition) -> Any:
+    """The function or class that people wrote."""
+    return one.cls if isinstance(one, Entity) else one.fn
+
+
+def importable(registry: Registry, one: Definition) -> bool:
+    """Can the sandbox load it afresh? Not what was defined inside of a function, or for an app that was made in one."""
+    code = home(one)
+    module = sys.modules.get(code.__module__)
+    if module is None or "<locals>" in code.__qualname__ or code.__module__ == "__main__":
+        return False
+    return any(getattr(value, "tasks", None) is registry for value in vars(module).values())
+
+
+def runner(registry: Registry) -> SandboxedWorkflowRunner:
+    """The sandbox: people's own modules are loaded afresh for each workflow, what is installed is not.
+
+    Libraries do at import what a workflow must not do, and there is nothing to gain from loading them twice.
+    """
+    own = {home(one).__module__.partition(".")[0] for one in registry}
+    folders = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    passed = {"semel"}
+    for name, module in list(sys.modules.items()):
+        top = name.partition(".")[0]
+        file = getattr(module, "__file__", None)
+        if top not in own and top == name and file and not folders.isdisjoint(Path(file).resolve().parents):
+            passed.add(top)
+    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*sorted(passed)))
+
+
+def _registry_in(module: Any, recipe: _Recipe) -> Registry:
+    for value in list(vars(module).values()):
+        registry = getattr(value, "tasks", None)
+        if isinstance(registry, Registry) and registry.get(recipe.name) is not None:
+            return registry
+    raise DefinitionError(
+        f"{recipe.kind} {recipe.name!r} is defined in {recipe.module!r}, where its app is not to be found: "
+        "import the app into that module by name (from … import app)."
+    )
+
+
+def _versions(registry: Registry, name: str) -> Sequence[Definition]:
+    one = registry[name]
+    return list(registry.versions(name)) if isinstance(one, Workflow) else [one]
+
+
+def _task_class(label: str, task: Task[..., Any], settings: Settings) -> type:
+    def begin(self: Any) -> None:
+        self.flow = TaskFlow(settings.worker.lease)
+
+    async def run(self: Any, input: RawValue) -> RawValue:
+        found: RawValue = await self.flow.run(input)
+        return found
+
+    def skip(self: Any, micros: int) -> None:
+        self.flow.clock.skip(micros)
+
+    members = _members(label, __init__=begin, run=run, skip=skip)
+    members["run"] = workflow.run(members["run"])
+    members["skip"] = workflow.signal(name=SKIP)(members["skip"])
+    return _finish(label, members, task.name, sandboxed=False)
+
+
+def _flow_class(label: str, versions: Sequence[Definition], settings: Settings, *, sandboxed: bool = True) -> type:
+    first = versions[0]
+
+    def begin(self: Any) -> None:
+        self.host = _host(versions, settings)
+
+    async def run(self: Any, input: RawValue, carried: RawValue = NOTHING) -> RawValue:
+        found: RawValue = await self.host.run(input, carried)
+        return found
+
+    def skip(self: Any, micros: int) -> None:
+        self.host.skip(micros)
+
+    def past(self: Any) -> RawValue:
+        rows = [msgspec.Raw(body) for body in self.host.journal]
+        return wrap(msgspec.json.encode([rows, self.host.marks]))
+
+    members = _members(label, __init__=begin, run=run, skip=skip, past=past)
+    members["run"] = workflow.run(members["run"])
+    members["skip"] = workflow.signal(name=SKIP)(members["skip"])
+    members["past"] = workflow.query(name=PAST)(members["past"])
+    members |= _entity_members(label) if isinstance(first, Entity) else _workflow_members(label)
+    return _finish(label, members, first.name, sandboxed=sandboxed)
+
+
+def _host(versions: Sequence[Definition], settings: Settings) -> FlowHost:
+    first = versions[0]
+    if isinstance(first, Entity):
+        return EntityHost(first, settings)
+    return WorkflowHost([one for one in versions if isinstance(one, Workflow)], settings)
+
+
+def _workflow_members(label: str) -> dict[str, Any]:
+    def signalled(self: Any, name: str, args: Sequence[RawValue]) -> None:
+        payload = unwrap(args[0]) if args else None
+        key = msgspec.json.decode(unwrap(args[1]) or b"null") if len(args) > 1 else None
+        self.host.arrive(Signalled(name, raw(payload), key))
+
+    members = _members(label, signalled=signalled)
+    members["signalled"] = workflow.signal(dynamic=True)(members["signalled"])
+    return members
+
+
+def _entity_members(label: str) -> dict[str, Any]:
+    def message(self: Any, name: str, payload: RawValue, key: str | None = None) -> None:
+        self.host.arrive(Signalled(name, raw(unwrap(payload)), key))
+
+    async def answer(self: Any, key: str) -> RawValue:
+        found: RawValue = await self.host.answer(key)
+        return found
+
+    def state(self: Any) -> RawValue:
+        found: RawValue = self.host.state()
+        return found
+
+    members = _members(label, message=message, answer=answer, state=state)
+    members["message"] = workflow.signal(name=MESSAGE)(members["message"])
+    members["answer"] = workflow.update(name=ANSWER)(members["answer"])
+    members["state"] = workflow.query(name=STATE)(members["state"])
+    return members
+
+
+def _members(label: str, **functions: Callable[..., Any]) -> dict[str, Any]:
+    """Functions as if they had been written in a class of this module: Temporal takes no local ones."""
+    for name, function in functions.items():
+        function.__qualname__ = f"{label}.{name}"
+        function.__module__ = __name__
+        function.__annotations__.pop("self", None)  # Temporal would take it for an argument
+    return dict(functions)
+
+
+def _finish(label: str, members: dict[str, Any], name: str, *, sandboxed: bool) -> type:
+    made = type(label, (), {**members, "__module__": __name__, "__qualname__": label})
+    return workflow.defn(name=name, sandboxed=sandboxed)(made)

@@ -1,0 +1,238 @@
+"""What a flow asks for, as commands of Temporal."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.workflow import ParentClosePolicy
+
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
+from semel.engine.protocol import Start
+from semel.engines.temporal import steps
+from semel.engines.temporal.attempts import FOR_EVER, ONCE, Slip, attempts, priority_of
+from semel.engines.temporal.bridge import OUTCOME, START, STEP, TRANSACTION, Ask, told_of
+from semel.engines.temporal.card import card_of, to_memo
+from semel.engines.temporal.failures import ended_of
+from semel.engines.temporal.names import TASK, execution_id, split, workflow_id
+from semel.engines.temporal.payloads import unwrap, wrap
+from semel.flow.commands import Command, Kind
+from semel.flow.entries import Resolved, raw
+from semel.flow.instance import Instance
+from semel.flow.turn import Ended, Turn
+
+if TYPE_CHECKING:
+    from semel.engines.temporal.hosting import FlowHost
+
+CLOSING: Final = {
+    "abandon": ParentClosePolicy.ABANDON,
+    "cancel": ParentClosePolicy.REQUEST_CANCEL,
+    "terminate": ParentClosePolicy.TERMINATE,
+}
+PATIENT: Final = RetryPolicy()
+"""For what may be asked again and again: a question, or a start under an id of its own."""
+
+
+class Commands:
+    """The commands of one run."""
+
+    def __init__(self, host: FlowHost, instance: Instance) -> None:
+        self._host = host
+        self._instance = instance
+        self._run = workflow.info().run_id
+        self._asked: dict[int, asyncio.Task[None]] = {}
+        self._children: dict[str, asyncio.Task[Ended]] = {}
+        self._births: set[asyncio.Task[Any]] = set()
+        """What has to have reached Temporal before this run may end."""
+
+    def carry_out(self, turn: Turn) -> None:
+        """Do what a turn asks for, and no longer what it does not want any more."""
+        unwanted = {command.number for command in turn.dropped}
+        for number in unwanted:
+            task = self._asked.pop(number, None)
+            if task is not None:
+                task.cancel()
+        for command in turn.commands:
+            if command.number not in unwanted:
+                self._carry_out(command)
+
+    def _carry_out(self, command: Command) -> None:
+        match command.kind:
+            case Kind.TASK if command.start is not None and command.start.key is None:
+                self._ask(command, self._task(command, command.start))
+            case Kind.TASK | Kind.WORKFLOW if command.start is not None:
+                self._ask(command, self._execution(command, command.start))
+            case Kind.WORKFLOW:
+                self._ask(command, self._join(command))
+            case Kind.ENQUEUE if command.start is not None:
+                self._bear(self._enqueue(command, command.start))
+            case Kind.STEP | Kind.TRANSACTION:
+                self._ask(command, self._step(command))
+            case Kind.SEND:
+                self._bear(self._send(command))
+            case Kind.CANCEL:
+                self._bear(self._cancel(command))
+            case _:
+                pass  # timers are the host's, signals come by themselves, and the rest is noted
+
+    def _ask(self, command: Command, work: Any) -> None:
+        async def do() -> None:
+            try:
+                self._host.arrive(await work)
+            finally:
+                self._asked.pop(command.number, None)
+
+        self._asked[command.number] = asyncio.create_task(do())
+
+    def _bear(self, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._births.add(task)
+        task.add_done_callback(self._births.discard)
+        return task
+
+    async def settled(self) -> None:
+        """All that was asked for without waiting has reached Temporal, and nothing else is under way."""
+        for task in list(self._asked.values()):
+            task.cancel()
+        if self._births:
+            await asyncio.wait(list(self._births))
+
+    def forget(self) -> None:
+        """Steps of this run are not run here any more."""
+        steps.forget(self._run)
+
+    async def _task(self, command: Command, start: Start) -> Resolved:
+        """A task without a key of its own is an activity of this workflow."""
+        terms, who = start.terms, self._instance.who
+        if terms.delay is not None:
+            await self._host.clock.until(self._host.clock.now() + round(terms.delay.total_seconds() * 1_000_000))
+        id_ = f"{who.id}#{command.number}"
+
+        def slip(attempt: int) -> Slip:
+            return Slip(id_, terms.name, None, attempt, terms.max_attempts, 0, start.root, who.id)
+
+        ended = await attempts(
+            self._host.clock, terms.name, terms.queue, start.payload, slip, max_attempts=terms.max_attempts,
+            lease=self._host.settings.worker.lease, priority=terms.priority,
+        )  # fmt: skip
+        return _resolved(command, ended, id_)
+
+    async def _execution(self, command: Command, start: Start) -> Resolved:
+        """A child where the key is free; else whatever the contract says about the one that holds it."""
+        try:
+            ref, running = await self._start_child(start, command.on_close or "cancel")
+        except WorkflowAlreadyStartedError:
+            return await self._share(command, start)
+        if not command.waits:
+            self._children[ref] = running
+            return Resolved(command.number, "started", ref=ref)
+        try:
+            return _resolved(command, await running, ref)
+        except asyncio.CancelledError:
+            running.cancel()
+            raise
+
+    async def _start_child(self, start: Start, on_close: str) -> tuple[str, asyncio.Task[Ended]]:
+        terms = start.terms
+        id_ = workflow_id(terms.kind, start.key) if start.key is not None else self._nameless(start)
+        clock = self._host.clock
+        card = card_of(start, clock.now(), parent=self._instance.who.id, skipped=clock.skipped)
+        handle: Any = await workflow.start_child_workflow(
+            terms.name, wrap(start.payload), id=id_, task_queue=terms.queue, result_type=RawValue,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE, parent_close_policy=CLOSING[on_close],
+            memo=to_memo(card), priority=priority_of(terms.priority),
+        )  # fmt: skip
+        return execution_id(handle.first_execution_run_id, id_), asyncio.create_task(_end_of(handle))
+
+    def _nameless(self, start: Start) -> str:
+        """An id that is the same each time this is replayed."""
+        return f"{TASK}{self._instance.who.id}/{start.root}"
+
+    async def _share(self, command: Command, start: Start) -> Resolved:
+        found = told_of(await self._bridge(START, Ask.of(start, self._host.clock.now(), self._instance.who.id)))
+        if found.refused is not None:
+            return Resolved(command.number, "refused", error=found.refused)
+        if not command.waits:
+            return Resolved(command.number, "started", ref=found.id)
+        return _resolved(command, await self._outcome(found.id), found.id)
+
+    async def _join(self, command: Command) -> Resolved:
+        """Wait for a child that was started before."""
+        ref = command.ref or ""
+        running = self._children.get(ref)
+        ended = await (self._outcome(ref) if running is None else asyncio.shield(running))
+        return _resolved(command, ended, ref)
+
+    async def _outcome(self, id: str) -> Ended:
+        return told_of(await self._bridge(OUTCOME, id)).ended()
+
+    async def _bridge(self, name: str, ask: Any) -> RawValue:
+        found: RawValue = await workflow.execute_activity(
+            name, wrap(msgspec.json.encode(ask)), result_type=RawValue, start_to_close_timeout=FOR_EVER,
+            heartbeat_timeout=self._host.settings.worker.lease, retry_policy=PATIENT,
+        )  # fmt: skip
+        return found
+
+    async def _enqueue(self, command: Command, start: Start) -> None:
+        try:
+            await self._start_child(start, "abandon")
+        except WorkflowAlreadyStartedError:
+            await self._bridge(START, Ask.of(start, self._host.clock.now(), self._instance.who.id))
+
+    async def _step(self, command: Command) -> Resolved:
+        """In the process that holds the workflow, with what it closes over: only its result goes into history."""
+        place = steps.put(self._run, command, self._instance.who)
+        name = STEP if command.kind is Kind.STEP else TRANSACTION
+        try:
+            result: RawValue = await workflow.execute_local_activity(
+                name, wrap(msgspec.json.encode(place)), result_type=RawValue, start_to_close_timeout=FOR_EVER,
+                retry_policy=ONCE,
+            )  # fmt: skip
+            return Resolved(command.number, Status.COMPLETED.value, raw(unwrap(result)))
+        except ActivityError as error:
+            return Resolved(command.number, Status.FAILED.value, error=_of_step(error))
+
+    async def _send(self, command: Command) -> None:
+        found = split(command.ref or "")
+        if found is None:
+            return
+        target: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(found[1])
+        try:
+            await target.signal(
+                command.name, args=[wrap(command.payload), wrap(msgspec.json.encode(command.mark or None))]
+            )
+        except ApplicationError:
+            workflow.logger.info("signal %r: %s has ended", command.name, command.ref)
+
+    async def _cancel(self, command: Command) -> None:
+        found = split(command.ref or "")
+        if found is None:
+            return
+        target: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(found[1])
+        try:
+            await target.cancel()
+        except ApplicationError:
+            workflow.logger.info("cancel: %s has ended", command.ref)
+
+
+async def _end_of(handle: Any) -> Ended:
+    try:
+        return Ended(Status.COMPLETED, unwrap(await handle))
+    except ChildWorkflowError as error:
+        return ended_of(error.cause)
+
+
+def _resolved(command: Command, ended: Ended, ref: str) -> Resolved:
+    return Resolved(command.number, ended.status.value, raw(ended.output), ended.error, ref)
+
+
+def _of_step(error: ActivityError) -> ErrorInfo:
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.details:
+        return msgspec.convert(cause.details[0], ErrorInfo)
+    return ErrorInfo("semel.StepLost", str(cause or error))

@@ -1,0 +1,134 @@
+"""What can be done to an execution from outside."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+
+import msgspec
+from temporalio.api.common.v1 import Payloads, WorkflowExecution
+from temporalio.api.workflowservice.v1 import (
+    RequestCancelWorkflowExecutionRequest,
+    SignalWorkflowExecutionRequest,
+    TerminateWorkflowExecutionRequest,
+)
+from temporalio.client import Client
+
+from semel.contract.lifecycle import RELEASED, Status
+from semel.contract.records import Execution
+from semel.engines.temporal.calling import call_or_none
+from semel.engines.temporal.card import PUBLISHED, Card
+from semel.engines.temporal.names import execution_id, split
+from semel.engines.temporal.payloads import wrap
+from semel.engines.temporal.reading import CANCELLED, Reader, Seen, prior_of
+from semel.engines.temporal.starting import Starter
+
+
+async def cancel(client: Client, reader: Reader, id: str) -> Status | None:
+    """Cancel what waits, ask what runs to stop; the status afterwards."""
+    seen = await reader.find(id)
+    if seen is None:
+        return None
+    execution = await reader.execution(seen)
+    if execution.status.terminal:
+        return execution.status
+    if execution.status is Status.PENDING and execution.attempt == 0:
+        # Nobody might ever serve it, and it would wait to be told for ever.
+        await _end(client, seen, CANCELLED)
+        return await _status_after(reader, id)
+    request = RequestCancelWorkflowExecutionRequest(
+        namespace=client.namespace, workflow_execution=WorkflowExecution(workflow_id=seen.info.execution.workflow_id),
+        first_execution_run_id=seen.first_run, identity=client.identity, request_id=str(uuid.uuid4()),
+    )  # fmt: skip
+    if await call_or_none(client.workflow_service.request_cancel_workflow_execution(request, retry=True)) is None:
+        return await _status_after(reader, id)
+    return Status.RUNNING
+
+
+async def terminate(client: Client, reader: Reader, id: str, why: str) -> Status | None:
+    """End it at once."""
+    seen = await reader.find(id)
+    if seen is None:
+        return None
+    if seen.live:
+        await _end(client, seen, why)
+    return await _status_after(reader, id)
+
+
+async def _end(client: Client, seen: Seen, why: str) -> None:
+    request = TerminateWorkflowExecutionRequest(
+        namespace=client.namespace, workflow_execution=WorkflowExecution(workflow_id=seen.info.execution.workflow_id),
+        first_execution_run_id=seen.first_run, reason=why, identity=client.identity,
+    )  # fmt: skip
+    await call_or_none(client.workflow_service.terminate_workflow_execution(request, retry=True))
+
+
+async def _status_after(reader: Reader, id: str) -> Status | None:
+    seen = await reader.find(id)
+    return None if seen is None else (await reader.execution(seen)).status
+
+
+async def signal(
+    client: Client, reader: Reader, id: str, name: str, payload: bytes | None, key: str | None
+) -> Status | None:
+    """Hand over a signal; a key makes sending it twice harmless."""
+    seen = await reader.find(id)
+    if seen is None:
+        return None
+    if not seen.live:
+        return (await reader.execution(seen)).status
+    encode = client.data_converter.encode
+    args = [wrap(payload)] if key is None else [wrap(payload), wrap(msgspec.json.encode(key))]
+    request = SignalWorkflowExecutionRequest(
+        namespace=client.namespace, workflow_execution=seen.info.execution, signal_name=name,
+        input=Payloads(payloads=await encode(args)), identity=client.identity, request_id=str(uuid.uuid4()),
+    )  # fmt: skip
+    for _ in range(20):
+        if await call_or_none(client.workflow_service.signal_workflow_execution(request, retry=True)) is not None:
+            return Status.RUNNING
+        seen = await reader.find(id)  # it has ended, or gone on as a new run
+        if seen is None:
+            return None
+        if not seen.live:
+            return (await reader.execution(seen)).status
+        request.workflow_execution.CopyFrom(seen.info.execution)
+    return Status.RUNNING
+
+
+async def published(reader: Reader, id: str, name: str) -> bytes | None:
+    """A value that a workflow has published."""
+    seen = await reader.find(id)
+    if seen is None or PUBLISHED + name not in seen.memo:
+        return None
+    return msgspec.json.encode(seen.memo[PUBLISHED + name])
+
+
+async def redrive(starter: Starter, reader: Reader, id: str, now: datetime) -> str | None:
+    """Run a failed one again under its id; None: it did not fail, or its key has moved on."""
+    seen = await reader.find(id)
+    found = split(id)
+    if seen is None or found is None:
+        return None
+    execution = await reader.execution(seen)
+    newest = await reader.describe(found[1])
+    if execution.status not in RELEASED or newest is None or newest.id != execution.id:
+        return None
+    if _gone(execution, now):
+        return None
+    inputs = await reader.inputs(found[1], found[0])
+    if not inputs:
+        return None
+    card = seen.card
+    again = Card(
+        card.kind, card.name, card.fingerprint, card.key, priority=card.priority, max_attempts=card.max_attempts,
+        retention=card.retention, window=card.window, root=card.root or (id if card.key is None else None),
+        parent=card.parent, concurrency_key=card.concurrency_key,
+    )  # fmt: skip
+    run = await starter.follow(
+        found[1], seen.info.task_queue, inputs[0] or b"{}", again, prior_of(seen, execution), card.generation
+    )
+    return None if run is None else execution_id(run, found[1])
+
+
+def _gone(execution: Execution, now: datetime) -> bool:
+    return execution.expires_at is not None and execution.expires_at <= now

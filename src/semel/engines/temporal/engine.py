@@ -1,0 +1,272 @@
+"""The Temporal engine: the Engine protocol on a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from temporalio.client import Client
+
+from semel.contract.decision import Admit
+from semel.contract.durations import spell
+from semel.contract.lifecycle import Status
+from semel.contract.records import Execution, Suppressed
+from semel.contract.retention import WORKFLOW_RETENTION
+from semel.contract.times import from_micros
+from semel.define.registry import Registry
+from semel.engine.protocol import (
+    Admission,
+    Capabilities,
+    Filter,
+    Finding,
+    Message,
+    Outcome,
+    Past,
+    QueueState,
+    Start,
+    Worker,
+    WorkerState,
+)
+from semel.engines.temporal import controlling, listing, migrating, resetting, writing
+from semel.engines.temporal.connecting import Target, connect
+from semel.engines.temporal.doctor import examine
+from semel.engines.temporal.names import split, workflow_id
+from semel.engines.temporal.reading import Reader, Seen
+from semel.engines.temporal.records import Records
+from semel.engines.temporal.starting import Starter, reason_of
+from semel.engines.temporal.worker import TemporalWorker
+from semel.errors import ConfigError, MigrationNeeded
+from semel.settings import QueueSettings, Settings
+
+log = logging.getLogger("semel.temporal")
+TEMPORAL = Capabilities("temporal", many_machines=True, pushes=True)
+FRESH = timedelta(minutes=1)
+"""A result that was just given is within any retention."""
+
+
+class TemporalEngine:
+    """Executions on a cluster, for one namespace and one event loop."""
+
+    capabilities = TEMPORAL
+
+    def __init__(
+        self, target: Target, records: Records, settings: Settings, *, auto_migrate: bool, clock: Callable[[], float]
+    ) -> None:
+        self.records = records
+        self.namespace = target.namespace
+        self._target = target
+        self._settings = settings
+        self._auto_migrate = auto_migrate
+        self._clock = clock
+        self._opening: asyncio.Task[Client] | None = None
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        return round(self._clock() * 1_000_000)
+
+    def skipped(self) -> int:
+        """By how much its clock was moved: tests do that."""
+        return 0 if self._clock is time.time else max(0, self.now() - round(time.time() * 1_000_000))
+
+    async def open(self) -> Client:
+        """Connect once; every verb calls this first."""
+        if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
+            self._opening = asyncio.create_task(self._open())
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> Client:
+        client = await connect(self._target)
+        if self._auto_migrate:
+            await migrating.migrate(client, self._needs())
+        kept = await migrating.look(client)
+        if kept is None:
+            raise MigrationNeeded(
+                f"there is no namespace {self.namespace!r} on this Temporal server. Run: semel migrate"
+            )
+        self._kept = kept.retention
+        self._reader = Reader(client)
+        self._starter = Starter(client, self._reader, self.now, self.skipped)
+        return client
+
+    async def start(self, request: Start) -> Admission:
+        """See Engine."""
+        return await self.start_for(request, None)
+
+    async def start_for(self, request: Start, parent: str | None) -> Admission:
+        """The same on behalf of a workflow."""
+        await self.open()
+        self._refuse_longer_windows(request)
+        admission = await self._starter.start(request, parent)
+        decision = admission.decision
+        if not isinstance(decision, Admit) and request.key is not None:
+            at = from_micros(self.now())
+            self.records.count(
+                admission.id, reason_of(decision), at, max(request.terms.retention, request.terms.window)
+            )
+        return admission
+
+    def _refuse_longer_windows(self, request: Start) -> None:
+        """A key is known for as long as the cluster keeps closed workflows: equal or refused, never silently weaker."""
+        terms = request.terms
+        if request.key is not None and terms.window > self._kept:
+            raise ConfigError(
+                f"{terms.kind} {terms.name!r} declares a window of {spell(terms.window)}, and namespace "
+                f"{self.namespace!r} keeps closed workflows for {spell(self._kept)}. Run semel migrate to raise that, "
+                "or declare a shorter dedup_window or retention."
+            )
+
+    def _needs(self) -> timedelta:
+        spans = [one.dedup_window or one.retention for one in self._settings.queues.values()]
+        return max([WORKFLOW_RETENTION, *(span for span in spans if span is not None)])
+
+    async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
+        """See Engine. A cluster takes one at a time: many are under way at once."""
+        gate = asyncio.Semaphore(100)
+
+        async def one(request: Start) -> Admission:
+            async with gate:
+                return await self.start(request)
+
+        return list(await asyncio.gather(*(one(request) for request in requests)))
+
+    async def get(self, id: str) -> Execution | None:
+        """See Engine."""
+        await self.open()
+        seen = await self._reader.find(id) if split(id) is not None else await listing.by_run(self._reader, id)
+        return None if seen is None else await self._told(seen)
+
+    async def find(self, kind: str, key: str) -> Execution | None:
+        """See Engine."""
+        await self.open()
+        seen = await self._reader.describe(workflow_id(kind, key))
+        return None if seen is None else await self._told(seen)
+
+    async def _told(self, seen: Seen) -> Execution:
+        return listing.aged(await self._reader.execution(seen), from_micros(self.now()))
+
+    async def executions(self, which: Filter) -> list[Execution]:
+        """See Engine."""
+        await self.open()
+        return await listing.executions(self._reader, which, from_micros(self.now()))
+
+    async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed], datetime]:
+        """See Engine."""
+        await self.open()
+        found = [await self._told(seen) for seen in await listing.history(self._reader, workflow_id(kind, key))]
+        suppressed = await self.records.suppressed([one.id for one in found])
+        return found, list(suppressed or ()), from_micros(self.now())
+
+    async def input_of(self, id: str) -> bytes | None:
+        """See Engine."""
+        await self.open()
+        found = split(id)
+        inputs = await self._reader.inputs(found[1], found[0]) if found is not None else []
+        return inputs[0] if inputs else None
+
+    async def outcome(self, id: str, timeout: float | None) -> Outcome | None:
+        """See Engine."""
+        await self.open()
+        found = split(id)
+        forgotten = Outcome(Status.COMPLETED, None, None, expired=True)
+        if found is None:
+            return forgotten
+        try:
+            async with asyncio.timeout(timeout):
+                ended = await self._reader.wait(found[1], found[0])
+        except TimeoutError:
+            return None
+        if ended is None:
+            return forgotten
+        how, at = ended
+        if from_micros(self.now()) - at > FRESH:
+            execution = await self.get(id)
+            if execution is None or execution.expired:
+                return Outcome(how.status, None, None, expired=True)
+        return Outcome(how.status, how.output, how.error, expired=False)
+
+    async def cancel(self, id: str) -> Status | None:
+        """See Engine."""
+        return await controlling.cancel(await self.open(), self._reader, id)
+
+    async def signal(self, id: str, name: str, payload: bytes | None, key: str | None) -> Status | None:
+        """See Engine."""
+        return await controlling.signal(await self.open(), self._reader, id, name, payload, key)
+
+    async def send(self, message: Message) -> str:
+        """See Engine."""
+        return await writing.send(await self.open(), message, self.now(), self.skipped())
+
+    async def answer(self, id: str, key: str, timeout: float | None) -> Outcome | None:
+        """See Engine."""
+        return await writing.answer(await self.open(), id, key, timeout)
+
+    async def state_of(self, key: str) -> tuple[bool, bytes | None]:
+        """See Engine."""
+        return await writing.state_of(await self.open(), self._reader, key)
+
+    async def terminate(self, id: str, why: str) -> Status | None:
+        """See Engine."""
+        return await controlling.terminate(await self.open(), self._reader, id, why)
+
+    async def published(self, id: str, name: str) -> bytes | None:
+        """See Engine."""
+        await self.open()
+        return await controlling.published(self._reader, id, name)
+
+    async def attributes(self, id: str) -> dict[str, str]:
+        """See Engine."""
+        await self.open()
+        seen = await self._reader.find(id)
+        return {} if seen is None else listing.attributes(seen)
+
+    async def past(self, id: str) -> Past | None:
+        """See Engine."""
+        return await resetting.past(await self.open(), self._reader, id)
+
+    async def reset(self, id: str, new_id: str, commit: int) -> str:
+        """See Engine."""
+        return await resetting.reset(await self.open(), self._reader, id, new_id, commit)
+
+    async def redrive(self, id: str, new_id: str) -> str | None:
+        """See Engine."""
+        await self.open()
+        return await controlling.redrive(self._starter, self._reader, id, from_micros(self.now()))
+
+    async def configure(self, queues: Mapping[str, QueueSettings]) -> None:
+        """See Engine."""
+        await listing.configure(await self.open(), queues)
+
+    async def queues(self) -> list[QueueState]:
+        """See Engine."""
+        return await listing.queues(await self.open(), self._settings)
+
+    async def workers(self) -> list[WorkerState]:
+        """See Engine."""
+        return await listing.workers(await self.open(), self._settings)
+
+    def worker(self, registry: Registry, queues: Sequence[str] | None, settings: Settings) -> Worker:
+        """See Engine."""
+        return TemporalWorker(self, registry, queues, settings)
+
+    async def clean(self) -> int:
+        """See Engine."""
+        await self.open()
+        return 0
+
+    async def migrate(self, progress: Callable[[str], None]) -> list[str]:
+        """See Engine."""
+        client = await connect(self._target)
+        done = await migrating.migrate(client, self._needs(), progress)
+        return done + await self.records.migrate(progress)
+
+    async def doctor(self) -> list[Finding]:
+        """See Engine."""
+        findings = await examine(await connect(self._target), self._needs(), self._clock)
+        return findings + await self.records.doctor()
+
+    async def close(self) -> None:
+        """See Engine."""
+        await self.records.close()

@@ -1,0 +1,46 @@
+"""What Temporal recorded of an end, as the contract says it."""
+
+from __future__ import annotations
+
+import msgspec
+from temporalio.exceptions import (
+    ApplicationError,
+    CancelledError,
+    TerminatedError,
+    TimeoutError,
+)
+
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
+from semel.engines.temporal.concluding import TIMED_OUT
+from semel.flow.turn import Ended
+
+TERMINATED = "semel.Terminated"
+
+
+def ended_of(cause: BaseException | None) -> Ended:
+    """How it ended, from the error that Temporal gives."""
+    match cause:
+        case CancelledError():
+            return Ended(Status.CANCELLED)
+        case TerminatedError():
+            return Ended(Status.CANCELLED, None, ErrorInfo(TERMINATED, cause.message))
+        case TimeoutError():
+            return Ended(Status.TIMED_OUT, None, ErrorInfo("TimeoutError", cause.message))
+        case ApplicationError():
+            if isinstance(cause.cause, CancelledError):
+                return Ended(Status.CANCELLED)
+            status = Status.TIMED_OUT if cause.type == TIMED_OUT else Status.FAILED
+            return Ended(status, None, error_of(cause))
+        case _:
+            return Ended(Status.FAILED, None, ErrorInfo(type(cause).__name__, str(cause)))
+
+
+def error_of(error: ApplicationError) -> ErrorInfo:
+    """The error as it was described where it was raised; of other people's workflows, what Temporal tells."""
+    if error.details:
+        try:
+            return msgspec.convert(error.details[0], ErrorInfo)
+        except msgspec.ValidationError:
+            pass
+    return ErrorInfo(error.type or "ApplicationError", error.message)

@@ -1,0 +1,20 @@
+"""From settings to an engine on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from semel.engine.protocol import Engine
+from semel.engines.temporal.connecting import parse
+from semel.engines.temporal.engine import TemporalEngine
+from semel.engines.temporal.records import open_records
+from semel.settings import Settings
+
+
+def open_engine(
+    settings: Settings, namespace: str, migrate: bool, records_too: bool | None, clock: Callable[[], float]
+) -> Engine:
+    """A new engine for the running event loop; it connects with its first verb."""
+    target = parse(settings.url, settings.temporal, namespace)
+    records = open_records(settings.records, namespace, clock, records_too)
+    return TemporalEngine(target, records, settings, auto_migrate=migrate, clock=clock)

@@ -1,0 +1,42 @@
+"""Stored values as payloads of Temporal: the same canonical JSON, so that its tools can show it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+
+_JSON: Final = {"encoding": b"json/plain"}
+_NULL: Final = {"encoding": b"binary/null"}
+
+
+def wrap(data: bytes | None) -> RawValue:
+    """A stored value for Temporal."""
+    return RawValue(Payload(metadata=_NULL) if data is None else Payload(metadata=_JSON, data=data))
+
+
+def unwrap(value: Any) -> bytes | None:
+    """The stored value in a payload; JSON null is None, as everywhere.
+
+    Where a trailing argument was left away, Temporal ignores annotations and hands over what it made of the JSON.
+    """
+    if isinstance(value, RawValue):
+        return bytes_of(value.payload)
+    return None if value is None else msgspec.json.encode(value)
+
+
+def bytes_of(payload: Payload) -> bytes | None:
+    """The same for a bare payload."""
+    data = payload.data
+    return None if not data or data == b"null" else data
+
+
+def wrap_json(value: Any) -> RawValue:
+    """A plain value for Temporal."""
+    return wrap(msgspec.json.encode(value))
+
+
+NOTHING: Final = wrap(None)
+"""For an argument that was not given."""

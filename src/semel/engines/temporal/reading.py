@@ -1,0 +1,334 @@
+"""Executions of a cluster, as the contract describes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+from google.protobuf.timestamp_pb2 import Timestamp
+from temporalio.api.common.v1 import Payload, WorkflowExecution
+from temporalio.api.enums.v1 import EventType, HistoryEventFilterType, PendingActivityState, WorkflowExecutionStatus
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import (
+    DescribeWorkflowExecutionRequest,
+    DescribeWorkflowExecutionResponse,
+    GetWorkflowExecutionHistoryRequest,
+    GetWorkflowExecutionHistoryReverseRequest,
+    ListWorkflowExecutionsRequest,
+)
+from temporalio.client import Client
+
+from semel.contract.decision import Prior
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo, Execution
+from semel.contract.times import optional, span
+from semel.engines.temporal.calling import call, call_or_none
+from semel.engines.temporal.card import MEMO, Card, from_memo
+from semel.engines.temporal.clock import SKIPPED
+from semel.engines.temporal.failures import ended_of
+from semel.engines.temporal.names import execution_id, kind_of, split
+from semel.engines.temporal.payloads import bytes_of
+from semel.flow.turn import Ended
+
+ATTEMPT: Final = "semel.attempt"
+"""The memo field of a task that has been tried before: attempt, error, when it is due."""
+CANCELLED: Final = "semel: cancelled before it began"
+"""Why an execution was terminated that had not begun: it is no error."""
+_CLOSED = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
+}  # fmt: skip
+_RUNNING = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
+_FAILED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_FAILED
+_TERMINATED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TERMINATED
+_CONTINUED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
+_ENDED = {
+    WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_COMPLETED: Status.COMPLETED,
+    WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CANCELED: Status.CANCELLED,
+    WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TIMED_OUT: Status.TIMED_OUT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A workflow of the cluster as it stood."""
+
+    info: WorkflowExecutionInfo
+    memo: dict[str, Any]
+    details: DescribeWorkflowExecutionResponse | None = None
+
+    @property
+    def first_run(self) -> str:
+        """The run that its chain began with."""
+        return self.info.first_run_id or self.info.execution.run_id
+
+    @property
+    def card(self) -> Card:
+        """Its card; a few words of one for what Semel did not start."""
+        id_ = self.info.execution.workflow_id
+        return from_memo(self.memo.get(MEMO)) or Card(kind_of(id_), self.info.type.name, key=id_)
+
+    @property
+    def skipped(self) -> timedelta:
+        """By how much its clock was moved before it ended."""
+        return span(self.memo.get(SKIPPED) or self.card.skipped)
+
+    @property
+    def id(self) -> str:
+        """The execution."""
+        return execution_id(self.first_run, self.info.execution.workflow_id)
+
+    @property
+    def live(self) -> bool:
+        """Has it not ended?"""
+        return self.info.status == _RUNNING
+
+
+class Reader:
+    """Reads one namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._service = client.workflow_service
+
+    async def describe(self, id: str, run: str = "") -> Seen | None:
+        """A workflow by its id in Temporal, and one of its runs; None: there is none."""
+        request = DescribeWorkflowExecutionRequest(
+            namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run)
+        )
+        found = await call_or_none(self._service.describe_workflow_execution(request, retry=True))
+        if found is None:
+            return None
+        return Seen(found.workflow_execution_info, await self._memo(found.workflow_execution_info), found)
+
+    async def find(self, execution: str) -> Seen | None:
+        """By the execution's id: its newest run."""
+        found = split(execution)
+        if found is None:
+            return None
+        run, id_ = found
+        newest = await self.describe(id_)
+        if newest is not None and run in (newest.first_run, newest.info.execution.run_id):
+            return newest
+        older = await self.describe(id_, run)
+        for _ in range(1000):
+            if older is None or older.info.status != _CONTINUED:
+                return older
+            closing = await self.closing(id_, older.info.execution.run_id)
+            if closing is None:
+                return older
+            older = await self.describe(
+                id_, closing.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+            )
+        return older
+
+    async def _memo(self, info: WorkflowExecutionInfo) -> dict[str, Any]:
+        names = list(info.memo.fields)
+        if not names:
+            return {}
+        payloads = [info.memo.fields[name] for name in names]
+        codec = self._client.data_converter.payload_codec
+        if codec is not None:
+            payloads = await codec.decode(payloads)
+        return {name: _plain(payload) for name, payload in zip(names, payloads, strict=True)}
+
+    async def decode(self, payloads: list[Payload]) -> list[Payload]:
+        """Payloads without what a codec did to them."""
+        codec = self._client.data_converter.payload_codec
+        return payloads if codec is None else list(await codec.decode(payloads))
+
+    async def execution(self, seen: Seen) -> Execution:
+        """The whole record."""
+        info, card = seen.info, seen.card
+        status, error = await self._status(seen)
+        attempt, last, due = seen.memo.get(ATTEMPT) or (None, None, None)
+        if error is None and last is not None and status.live:
+            error = msgspec.convert(last, ErrorInfo)
+        details = seen.details
+        activity = details.pending_activities[0] if details is not None and details.pending_activities else None
+        begun = status is not Status.PENDING or attempt is not None
+        began = _time(info.start_time) + span(card.skipped)
+        waits = card.due if attempt is None else due
+        return Execution(
+            id=seen.id, kind=card.kind, name=card.name, key=card.key, queue=info.task_queue, priority=card.priority,
+            status=status, attempt=attempt or int(begun), max_attempts=card.max_attempts,
+            created_at=began, run_at=optional(waits) if status is Status.PENDING else None,
+            started_at=began if begun else None,
+            finished_at=_time(info.close_time) + seen.skipped if info.HasField("close_time") else None,
+            retention=card.kept,
+            window=card.held, generation=card.generation, previous_id=card.previous,
+            worker=activity.last_worker_identity or None if activity is not None else None,
+            progress=_progress(activity), cancel_requested=_cancel_requested(details), error=error, expired=False,
+            parent_id=card.parent,
+        )  # fmt: skip
+
+    async def _status(self, seen: Seen) -> tuple[Status, ErrorInfo | None]:
+        info = seen.info
+        id_, run = info.execution.workflow_id, info.execution.run_id
+        if info.status == _RUNNING:
+            return self._live(seen), await self._stuck(seen)
+        if info.status in _ENDED:
+            return _ENDED[info.status], None
+        closing = await self.closing(id_, run)
+        if closing is None:
+            return (Status.CANCELLED if info.status == _TERMINATED else Status.FAILED), None
+        ended = await self.ended(closing)
+        return ended.status, ended.error
+
+    def _live(self, seen: Seen) -> Status:
+        details = seen.details
+        if details is None:
+            return Status.RUNNING
+        task = details.HasField("pending_workflow_task")
+        if seen.card.kind == "task":
+            started = [PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
+                       PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED]  # fmt: skip
+            return Status.RUNNING if any(a.state in started for a in details.pending_activities) else Status.PENDING
+        if task and seen.info.history_length <= 3:
+            return Status.PENDING
+        return Status.RUNNING if task and details.pending_workflow_task.attempt <= 1 else Status.WAITING
+
+    async def _stuck(self, seen: Seen) -> ErrorInfo | None:
+        """Why its code cannot go on, if it cannot."""
+        details = seen.details
+        if details is None or not details.HasField("pending_workflow_task"):
+            return None
+        if details.pending_workflow_task.attempt <= 1:
+            return None
+        request = GetWorkflowExecutionHistoryReverseRequest(
+            namespace=self._client.namespace, execution=seen.info.execution, maximum_page_size=10
+        )
+        found = await call_or_none(self._service.get_workflow_execution_history_reverse(request, retry=True))
+        for event in found.history.events if found is not None else ():
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+                failure = event.workflow_task_failed_event_attributes.failure
+                kind = failure.application_failure_info.type or "WorkflowTaskFailed"
+                return ErrorInfo(kind, failure.message, failure.stack_trace)
+        return None
+
+    async def closing(self, id: str, run: str) -> HistoryEvent | None:
+        """The last event of a closed run, without waiting for it."""
+        request = GetWorkflowExecutionHistoryRequest(
+            namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
+            history_event_filter_type=HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
+        )  # fmt: skip
+        found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
+        return found.history.events[-1] if found is not None and found.history.events else None
+
+    async def beginning(self, id: str, run: str) -> HistoryEvent | None:
+        """The first event of a run."""
+        request = GetWorkflowExecutionHistoryRequest(
+            namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
+            maximum_page_size=1,
+        )  # fmt: skip
+        found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
+        return found.history.events[0] if found is not None and found.history.events else None
+
+    async def inputs(self, id: str, run: str) -> list[bytes | None]:
+        """What a run began with."""
+        event = await self.beginning(id, run)
+        if event is None:
+            return []
+        payloads = list(event.workflow_execution_started_event_attributes.input.payloads)
+        return [bytes_of(payload) for payload in await self.decode(payloads)]
+
+    async def ended(self, event: HistoryEvent) -> Ended:
+        """How it ended, by its last event."""
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
+                payloads = list(event.workflow_execution_completed_event_attributes.result.payloads)
+                found = await self.decode(payloads)
+                return Ended(Status.COMPLETED, bytes_of(found[0]) if found else None)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+                failure = event.workflow_execution_failed_event_attributes.failure
+                return ended_of(await self._client.data_converter.decode_failure(failure))
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
+                why = event.workflow_execution_terminated_event_attributes.reason
+                return Ended(Status.CANCELLED, None, None if why == CANCELLED else ErrorInfo("semel.Terminated", why))
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+                return Ended(Status.TIMED_OUT, None, ErrorInfo("TimeoutError", "Temporal's own timeout was over"))
+            case _:
+                return Ended(Status.CANCELLED)
+
+    async def wait(self, id: str, run: str) -> tuple[Ended, datetime] | None:
+        """Wait for the end of an execution, whatever runs it takes; None: there is no such execution."""
+        token = b""
+        while True:
+            request = GetWorkflowExecutionHistoryRequest(
+                namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
+                history_event_filter_type=HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
+                wait_new_event=True, skip_archival=True, next_page_token=token,
+            )  # fmt: skip
+            found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
+            if found is None:
+                return None
+            token = found.next_page_token
+            for event in found.history.events:
+                follow = _next_run(event)
+                if follow:
+                    run, token = follow, b""
+                elif event.event_type in _CLOSED:
+                    return await self.ended(event), _time(event.event_time)
+
+    async def query(self, query: str) -> AsyncIterator[Seen]:
+        """Workflows that the cluster's list finds, newest first."""
+        token = b""
+        while True:
+            request = ListWorkflowExecutionsRequest(
+                namespace=self._client.namespace, query=query, page_size=200, next_page_token=token
+            )
+            found = await call(self._service.list_workflow_executions(request, retry=True))
+            for info in found.executions:
+                yield Seen(info, await self._memo(info))
+            token = found.next_page_token
+            if not token:
+                return
+
+
+def prior_of(seen: Seen, execution: Execution) -> Prior:
+    """Who holds a key."""
+    card = seen.card
+    return Prior(
+        execution.id, card.name, bytes.fromhex(card.fingerprint), execution.status, card.generation,
+        execution.window_ends_at,
+    )  # fmt: skip
+
+
+def _plain(payload: Payload) -> Any:
+    data = bytes_of(payload)
+    try:
+        return None if data is None else msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return None
+
+
+def _next_run(event: HistoryEvent) -> str:
+    match event.event_type:
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+            return event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+            return event.workflow_execution_failed_event_attributes.new_execution_run_id
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+            return event.workflow_execution_timed_out_event_attributes.new_execution_run_id
+        case _:
+            return ""
+
+
+def _time(stamp: Timestamp) -> datetime:
+    return stamp.ToDatetime(tzinfo=UTC)
+
+
+def _progress(activity: Any) -> str | None:
+    if activity is None or not activity.heartbeat_details.payloads:
+        return None
+    value = _plain(activity.heartbeat_details.payloads[0])
+    return None if value is None else str(value)
+
+
+def _cancel_requested(details: DescribeWorkflowExecutionResponse | None) -> bool:
+    return details is not None and details.workflow_extended_info.cancel_requested

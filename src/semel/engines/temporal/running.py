@@ -1,0 +1,146 @@
+"""Tasks as activities: one attempt each, with the same `semel.current()` as on every engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError
+
+from semel.contract.lifecycle import Status
+from semel.define.context import Running
+from semel.define.task import Task
+from semel.engines.journal.attempt import Interrupted, attempt
+from semel.engines.journal.claiming import Claim
+from semel.engines.journal.reading import load_error
+from semel.engines.journal.settling import Ending
+from semel.engines.journal.threads import Threads
+from semel.engines.temporal.attempts import Slip, Verdict
+from semel.engines.temporal.names import execution_id
+from semel.engines.temporal.payloads import NOTHING, unwrap, wrap
+from semel.settings import Settings
+
+BEAT: Final = 1.0
+"""Seconds between two heartbeats at most: with them comes the news that someone wants a task cancelled."""
+
+
+class Runner:
+    """Runs the tasks of one worker."""
+
+    def __init__(self, namespace: str, settings: Settings) -> None:
+        self.busy: dict[bytes, Running] = {}
+        self._namespace = namespace
+        self._settings = settings
+        self._threads: Threads | None = None
+        self._inner: dict[bytes, asyncio.Task[Ending]] = {}
+
+    def activity(self, task: Task[..., Any]) -> Callable[..., Awaitable[RawValue]]:
+        """A task as Temporal takes it."""
+
+        async def perform(input: RawValue, slip: RawValue = NOTHING) -> RawValue:
+            return await self._perform(task, unwrap(input) or b"{}", _slip(task, slip))
+
+        return activity.defn(name=task.name)(perform)
+
+    async def _perform(self, task: Task[..., Any], input: bytes, slip: Slip) -> RawValue:
+        info = activity.info()
+        running = Running(
+            slip.id, slip.key, task.name, "task", self._namespace, info.task_queue, slip.attempt, slip.max_attempts,
+            slip.generation, slip.attempt, parent_workflow_id=slip.parent, _root=slip.root,
+        )  # fmt: skip
+        claim = Claim(
+            0, slip.attempt, slip.id, slip.attempt, slip.max_attempts, False, task.name, slip.key, slip.generation,
+            input, "task", slip.root or slip.id, slip.parent,
+        )  # fmt: skip
+        self.busy[info.task_token] = running
+        inner = asyncio.create_task(attempt(task, claim, running, self.threads, self._settings.max_payload))
+        self._inner[info.task_token] = inner
+        heart = asyncio.create_task(_beat(running, self._settings.worker.lease))
+        try:
+            ending = await _until_end(task, running, inner)
+        except Interrupted:
+            raise _error(Verdict(retry_in=0.0, counts=False), "the worker stopped") from None
+        finally:
+            heart.cancel()
+            del self.busy[info.task_token], self._inner[info.task_token]
+        return _told(ending)
+
+    def threads(self) -> Threads:
+        """Threads for sync tasks and steps."""
+        if self._threads is None:
+            self._threads = Threads(self._settings.worker.concurrency)
+        return self._threads
+
+    def interrupt(self) -> None:
+        """Give back what still runs."""
+        for token, running in self.busy.items():
+            running.stopping = True
+            self._inner[token].cancel()
+
+    def close(self) -> None:
+        """Let idle threads go."""
+        if self._threads is not None:
+            self._threads.close()
+
+
+async def _until_end(task: Task[..., Any], running: Running, inner: asyncio.Task[Ending]) -> Ending:
+    while True:
+        try:
+            return await asyncio.shield(inner)
+        except asyncio.CancelledError:
+            if inner.done():
+                if inner.cancelled():
+                    raise Interrupted from None
+                return inner.result()
+            why = activity.cancellation_details()
+            if why is not None and why.cancel_requested:
+                running.cancelled = True
+                if task.is_async:  # a thread cannot be stopped: a sync task looks at `cancelled` itself
+                    inner.cancel()
+            else:
+                running.stopping = True
+                inner.cancel()
+                with contextlib.suppress(BaseException):
+                    await inner
+                raise Interrupted from None
+
+
+async def _beat(running: Running, lease: timedelta) -> None:
+    while True:
+        activity.heartbeat(running.progress)
+        await asyncio.sleep(min(BEAT, lease.total_seconds() / 3))
+
+
+def _told(ending: Ending) -> RawValue:
+    match ending.status:
+        case Status.COMPLETED:
+            return wrap(ending.output)
+        case Status.CANCELLED:
+            raise CancelledError("cancelled")
+        case status:
+            error = load_error(ending.error)
+            raise _error(Verdict(status.value, error, ending.retry_in), error.message if error else status.value)
+
+
+def _error(verdict: Verdict, message: str) -> ApplicationError:
+    kind = verdict.error.type if verdict.error else "semel.Interrupted"
+    return ApplicationError(
+        message, msgspec.to_builtins(verdict), type=kind, non_retryable=True, category=ApplicationErrorCategory.BENIGN
+    )
+
+
+def _slip(task: Task[..., Any], slip: RawValue) -> Slip:
+    """What was said about this attempt; other people's workflows say nothing, and Temporal counts for them."""
+    if (said := unwrap(slip)) is not None:
+        return msgspec.json.decode(said, type=Slip)
+    info = activity.info()
+    id_ = f"{execution_id(info.workflow_run_id or '', info.workflow_id or '')}#{info.activity_id}"
+    return Slip(
+        id_, task.name, attempt=info.attempt, max_attempts=info.attempt, root=f"{info.workflow_id}/{info.activity_id}"
+    )

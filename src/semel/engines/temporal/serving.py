@@ -1,0 +1,146 @@
+"""What workers do for workflows besides tasks: see `bridge.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import random
+import uuid
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from semel.contract.decision import Refuse
+from semel.contract.records import ErrorInfo
+from semel.define.context import Running, enter
+from semel.engine.outcomes import describe
+from semel.engines.temporal import steps
+from semel.engines.temporal.bridge import OUTCOME, START, STEP, TRANSACTION, Ask, Told
+from semel.engines.temporal.payloads import unwrap, wrap
+from semel.engines.temporal.running import Runner
+from semel.errors import ConfigError, InputError
+from semel.flow.commands import Command
+from semel.flow.entries import raw
+from semel.flow.turn import Identity
+
+if TYPE_CHECKING:
+    from semel.engines.temporal.engine import TemporalEngine
+
+
+class Service:
+    """The built-in activities of one worker."""
+
+    def __init__(self, engine: TemporalEngine, runner: Runner) -> None:
+        self._engine = engine
+        self._runner = runner
+
+    @property
+    def activities(self) -> list[Callable[..., Any]]:
+        """To be given to Temporal."""
+        return [
+            activity.defn(name=START)(self._bound(self.start)),
+            activity.defn(name=OUTCOME)(self._bound(self.outcome)),
+            activity.defn(name=STEP)(self._bound(self.step)),
+            activity.defn(name=TRANSACTION)(self._bound(self.transaction)),
+        ]
+
+    def _bound(self, method: Callable[[bytes], Any]) -> Callable[..., Any]:
+        async def call(ask: RawValue) -> RawValue:
+            found: RawValue = await method(unwrap(ask) or b"{}")
+            return found
+
+        return call
+
+    async def start(self, data: bytes) -> RawValue:
+        """Ask for an execution under a key that is taken."""
+        ask = msgspec.json.decode(data, type=Ask)
+        info = activity.info()
+        same = uuid.uuid5(uuid.NAMESPACE_OID, f"{info.workflow_run_id}/{info.activity_id}")
+        admission = await self._engine.start_for(ask.start(str(same)), ask.parent)
+        refused = None
+        if isinstance(admission.decision, Refuse):
+            prior = admission.decision.prior
+            text = f"key {ask.key!r} already started execution {prior.id} ({prior.name}) with other input"
+            refused = ErrorInfo("KeyConflict", text)
+        return wrap(msgspec.json.encode(Told(admission.id, refused=refused)))
+
+    async def outcome(self, data: bytes) -> RawValue:
+        """Wait for the end of an execution."""
+        id_ = msgspec.json.decode(data, type=str)
+        while True:
+            activity.heartbeat()
+            found = await self._engine.outcome(id_, 1.0)
+            if found is not None:
+                break
+        return wrap(msgspec.json.encode(Told(id_, found.status.value, raw(found.output), found.error)))
+
+    async def step(self, data: bytes) -> RawValue:
+        """Run a function that a workflow has left here."""
+        command, who = _left(data)
+        count = 0
+        while True:
+            count += 1
+            enter(_running(command, who, count))
+            try:
+                return wrap(command.write(await self._call(command.call or _nothing)))
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:
+                names = [f"{c.__module__}.{c.__qualname__}" for c in type(error).__mro__]
+                last = count >= command.tries.max_attempts
+                if last or isinstance(error, InputError) or command.tries.hopeless(names):
+                    raise _failed(error) from None
+            await asyncio.sleep(command.tries.delay(count, random.random()))
+
+    async def transaction(self, data: bytes) -> RawValue:
+        """The same inside a transaction of the records database, exactly once."""
+        command, who = _left(data)
+        records = self._engine.records
+        if not records.there:
+            raise _failed(
+                ConfigError(
+                    "ctx.transaction() on Temporal happens in the records database, and none is given: "
+                    "App('temporal://…', records='postgresql://…')."
+                )
+            )
+        call: Callable[..., Any] = command.call or _nothing
+        try:
+            return wrap(await records.transact(who.seed, str(command.number), lambda tx: command.write(call(tx))))
+        except Exception as error:
+            raise _failed(error) from None
+
+    async def _call(self, call: Callable[[], Any]) -> Any:
+        if inspect.iscoroutinefunction(call.func if isinstance(call, functools.partial) else call):
+            return await call()
+        value = await self._runner.threads().run(copy_context(), call)
+        return await value if inspect.isawaitable(value) else value
+
+
+def _left(data: bytes) -> tuple[Command, Identity]:
+    place = msgspec.json.decode(data, type=steps.Place)
+    found = steps.take(place)
+    if found is None:  # its workflow has left this process: whoever has it now runs the step
+        raise RuntimeError(f"step {place.number} of run {place.run} is not here")
+    return found
+
+
+def _running(command: Command, who: Identity, count: int) -> Running:
+    return Running(
+        who.id, command.effect, command.name, "step", who.namespace, who.queue, count, command.tries.max_attempts, 0,
+        command.number,
+    )  # fmt: skip
+
+
+def _failed(error: BaseException) -> ApplicationError:
+    told = describe(error)
+    return ApplicationError(told.message, msgspec.to_builtins(told), type=told.type, non_retryable=True)
+
+
+def _nothing(*_: object) -> None:
+    return None

@@ -1,0 +1,113 @@
+"""The way in: one request that only a new key lets through, and the decision about every other."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from temporalio.api.common.v1 import Memo, Payloads, WorkflowType
+from temporalio.api.enums.v1 import WorkflowIdConflictPolicy, WorkflowIdReusePolicy
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import StartWorkflowExecutionRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, decide
+from semel.contract.times import from_micros
+from semel.engine.protocol import Admission, Start
+from semel.engines.temporal.attempts import priority_of
+from semel.engines.temporal.calling import told
+from semel.engines.temporal.card import Card, card_of, to_memo
+from semel.engines.temporal.names import TASK, execution_id, split, workflow_id
+from semel.engines.temporal.payloads import wrap
+from semel.engines.temporal.reading import Reader, prior_of
+from semel.errors import EngineUnavailable
+
+TRIES: Final = 20
+_NEXT: Final = uuid.UUID("5e3e1a51-0000-5000-8000-736f6d656c31")
+
+
+class Starter:
+    """Starts executions in one namespace."""
+
+    def __init__(self, client: Client, reader: Reader, now: Callable[[], int], skipped: Callable[[], int]) -> None:
+        self._client = client
+        self._reader = reader
+        self._now = now
+        self._skipped = skipped
+
+    async def start(self, request: Start, parent: str | None = None) -> Admission:
+        """One request. A first execution under its key costs one call."""
+        card = card_of(request, self._now(), parent=parent, skipped=self._skipped())
+        id_ = TASK + request.id if request.key is None else workflow_id(request.terms.kind, request.key)
+        run = await self.launch(id_, request.terms.queue, request.payload, card, request.id)
+        if run is not None:
+            return Admission(execution_id(run, id_), Admit(None, 0))
+        asked = Request(request.terms.name, request.fingerprint, request.terms.reuse)
+        for _ in range(TRIES):
+            seen = await self._reader.describe(id_)
+            if seen is None:  # its retention ended between two calls
+                run = await self.launch(id_, request.terms.queue, request.payload, card, request.id)
+                if run is not None:
+                    return Admission(execution_id(run, id_), Admit(None, 0))
+                continue
+            prior = prior_of(seen, await self._reader.execution(seen))
+            decision = decide(prior, asked, from_micros(self._now()))
+            if not isinstance(decision, Admit):
+                return Admission(prior.id, decision)
+            run = await self.follow(id_, request.terms.queue, request.payload, card, prior, decision.generation)
+            if run is not None:
+                return Admission(execution_id(run, id_), decision)
+        raise EngineUnavailable(f"key {request.key!r} changes hands too quickly: try again.")
+
+    async def follow(
+        self, id: str, queue: str, payload: bytes, card: Card, prior: Prior, generation: int
+    ) -> str | None:
+        """Start after an execution that has ended. Whoever else follows the same one gets the same run."""
+        after = Card(**{**_fields(card), "generation": generation, "previous": prior.id})
+        found = split(prior.id)
+        same = uuid.uuid5(_NEXT, found[0] if found else prior.id)
+        return await self.launch(id, queue, payload, after, str(same), again=True)
+
+    async def launch(
+        self, id: str, queue: str, payload: bytes, card: Card, request_id: str, *, again: bool = False
+    ) -> str | None:
+        """The run that it started; None: the id is taken. Asked again with one `request_id`, the answer is the same.
+
+        The stable request id is what makes a start safe to repeat, also where the reply to the first was lost.
+        """
+        encode = self._client.data_converter.encode
+        memo = {name: (await encode([value]))[0] for name, value in to_memo(card).items()}
+        policy = WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE
+        if again:
+            policy = WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
+        request = StartWorkflowExecutionRequest(
+            namespace=self._client.namespace, workflow_id=id, workflow_type=WorkflowType(name=card.name),
+            task_queue=TaskQueue(name=queue), input=Payloads(payloads=await encode([wrap(payload)])),
+            identity=self._client.identity, request_id=request_id, workflow_id_reuse_policy=policy,
+            workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+            memo=Memo(fields=memo), priority=priority_of(card.priority)._to_proto(),
+        )  # fmt: skip
+        try:
+            answer = await self._client.workflow_service.start_workflow_execution(request, retry=True)
+            return answer.run_id
+        except RPCError as error:
+            if error.status is not RPCStatusCode.ALREADY_EXISTS:
+                raise told(error) from error
+            return None
+
+
+def _fields(card: Card) -> dict[str, Any]:
+    return {name: getattr(card, name) for name in card.__struct_fields__}
+
+
+def reason_of(decision: Join | Replay | Refuse) -> Reason:
+    """What `explain` counts a request under that did not become an execution."""
+    match decision:
+        case Join():
+            return Reason.JOINED
+        case Replay():
+            return Reason.REPLAYED
+        case Refuse(reason=reason):
+            return reason

@@ -1,0 +1,58 @@
+"""A task that was asked for from outside, or under a key: a workflow of one activity."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+
+from semel.contract.lifecycle import Status
+from semel.engines.temporal.attempts import Slip, attempts
+from semel.engines.temporal.card import MEMO, Card, from_memo
+from semel.engines.temporal.clock import Clock
+from semel.engines.temporal.concluding import conclude
+from semel.engines.temporal.names import execution_id
+from semel.engines.temporal.payloads import unwrap
+from semel.flow.turn import Ended
+
+
+class TaskFlow:
+    """One execution of a task: waits for its time, then for its attempts."""
+
+    def __init__(self, lease: timedelta) -> None:
+        self.clock = Clock()
+        self._lease = lease
+
+    async def run(self, input: RawValue) -> RawValue:
+        """Its result; raises what tells Temporal how else it ended."""
+        card = card_of_this()
+        self.clock.skipped += card.skipped
+        info = workflow.info()
+        id_ = execution_id(info.first_execution_run_id, info.workflow_id)
+
+        def slip(attempt: int) -> Slip:
+            return Slip(
+                id_, card.name, card.key, attempt, card.max_attempts, card.generation, card.root, card.parent
+            )  # fmt: skip
+
+        try:
+            if card.due is not None:
+                await self.clock.until(card.due)
+            ended = await attempts(
+                self.clock, card.name, info.task_queue, unwrap(input) or b"{}", slip, max_attempts=card.max_attempts,
+                lease=self._lease, priority=card.priority,
+            )  # fmt: skip
+        except asyncio.CancelledError:
+            ended = Ended(Status.CANCELLED)
+        return conclude(ended)
+
+
+def card_of_this() -> Card:
+    """The card of the workflow that runs here; one that was started by other hands has few terms."""
+    value: Any = workflow.memo_value(MEMO, None)
+    found = from_memo(value)
+    info = workflow.info()
+    return found or Card("workflow", info.workflow_type, key=info.workflow_id)

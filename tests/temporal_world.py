@@ -1,0 +1,91 @@
+"""The same world on a real Temporal server: a namespace for each test, and a clock that is moved by signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.api.workflowservice.v1 import CountWorkflowExecutionsRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+import semel
+from semel.contract.durations import Duration, parse_duration
+from semel.contract.times import micros
+from semel.engines.temporal.clock import SKIP
+from semel.engines.temporal.migrating import migrate
+from tests.world import World
+
+SEEN_WITHIN = 0.15
+"""The server's list of workflows lags behind by some milliseconds."""
+
+
+class TemporalWorld(World):
+    """A namespace of its own. What a test looks for in tables is not there: such tests are about journals."""
+
+    def __init__(self, url: str, namespace: str, records: str) -> None:
+        super().__init__("temporal", url)
+        self.namespace = namespace
+        self.records = records
+        self._client: Client | None = None
+
+    def app(self, **options: Any) -> semel.App:
+        """See World."""
+        options.setdefault("auto_migrate", True)
+        options.setdefault("records", self.records)
+        if "namespace" in options:
+            options["namespace"] = f"{self.namespace}-{options['namespace']}"
+        return super().app(**options)
+
+    @asynccontextmanager
+    async def worker(self, app: semel.App, **options: Any) -> AsyncIterator[Any]:
+        """See World."""
+        async with app.worker(**options) as worker:
+            yield worker
+
+    async def advance(self, span: Duration) -> None:
+        """Move the clocks of clients, and of every workflow that is open."""
+        by = parse_duration(span)
+        self._skew += by.total_seconds()
+        await asyncio.sleep(SEEN_WITHIN)
+        client = await self.client()
+        async for one in client.list_workflows("ExecutionStatus = 'Running'"):
+            handle = client.get_workflow_handle(one.id, run_id=one.run_id)
+            with contextlib.suppress(RPCError):
+                await handle.signal(SKIP, micros(by))
+
+    async def turn_back(self, span: Duration) -> None:
+        """See World."""
+        self._skew -= parse_duration(span).total_seconds()
+
+    async def count(self, table: str = "semel_execution") -> int:
+        """How many executions there are."""
+        if table != "semel_execution":
+            pytest.skip(f"looks at the table {table}, which a cluster does not have")
+        await asyncio.sleep(SEEN_WITHIN)
+        client = await self.client()
+        request = CountWorkflowExecutionsRequest(
+            namespace=client.namespace, query="ExecutionStatus != 'ContinuedAsNew'"
+        )
+        return (await client.workflow_service.count_workflow_executions(request)).count
+
+    async def sql(self, text: str, *args: Any) -> list[tuple[Any, ...]]:
+        """See World."""
+        pytest.skip("looks at tables, which a cluster does not have")
+
+    async def cut_off(self, worker: Any) -> None:
+        """See World."""
+        pytest.skip("takes a journal's lease away")
+
+    async def client(self) -> Client:
+        """A client of the SDK, to look from outside."""
+        if self._client is None:
+            address = self.url.removeprefix("temporal://").partition("/")[0]
+            self._client = await Client.connect(address, namespace=self.namespace)
+            await migrate(self._client, timedelta(days=30))
+        return self._client
