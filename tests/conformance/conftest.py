@@ -5,10 +5,14 @@ from pathlib import Path
 import pytest
 
 from bench.server import Postgres
+from semel.engines.opening import POSTGRES, SQLITE
+from semel.engines.temporal.engine import TEMPORAL
 from tests.conftest import new_world
 from tests.world import World
 
 HERE = Path(__file__).parent
+ENGINES = {"sqlite": SQLITE, "postgres": POSTGRES, "temporal": TEMPORAL}
+JOURNALS = ("sqlite", "postgres")
 EMPTY = """
 do $$ declare name text; begin
   for name in select tablename from pg_tables where schemaname = 'public' and tablename like 'semel\\_%'
@@ -26,7 +30,7 @@ def shared_database(postgres_server: Postgres) -> str:
     return "promises"
 
 
-@pytest.fixture(params=["sqlite", "postgres", "temporal"])
+@pytest.fixture(params=list(ENGINES))
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     """The same promise on every engine. What spoils the tables themselves takes a `postgres_world` of its own."""
     if request.param == "sqlite":
@@ -39,9 +43,28 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return World("postgres", server.url(database))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Workflows and entities are many promises: the fast tests keep them on SQLite, the slow ones on PostgreSQL."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Every promise is for every engine that declares it. What an engine does not promise is not collected for it.
+
+    Workflows and entities are many promises: the fast tests keep them on SQLite, the slow ones on PostgreSQL.
+    """
+    left_out = [item for item in items if not promised(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     for item in items:
         flows = item.path.name.startswith(("test_workflow_", "test_entity_")) and item.path.parent == HERE
         if "temporal" in item.name or (flows and "postgres" in item.name):
             item.add_marker(pytest.mark.slow)
+
+
+def promised(item: pytest.Item) -> bool:
+    """Does the engine of this test declare what the test is about? See docs/reference/engines.md."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return True
+    engine = item.callspec.params.get("world")
+    if engine not in ENGINES:
+        return True
+    if item.get_closest_marker("journal") is not None and engine not in JOURNALS:
+        return False
+    return all(getattr(ENGINES[engine], name) for mark in item.iter_markers("needs") for name in mark.args)
