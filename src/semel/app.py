@@ -79,7 +79,7 @@ class App(Definitions):
         check_name(settings.namespace, "namespace")
         self.settings = settings
         self._observer = observer
-        self._opener = Opener(settings, auto_migrate, clock)
+        self._opener = Opener(settings, self.tasks, auto_migrate, clock)
         self._engines: WeakKeyDictionary[asyncio.AbstractEventLoop, Engine] = WeakKeyDictionary()
         self._last: tuple[asyncio.AbstractEventLoop, Engine] | tuple[None, None] = (None, None)
         self._unconfigured = bool(settings.queues)

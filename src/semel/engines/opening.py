@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from semel.define.registry import Definition
 from semel.engine.protocol import Capabilities, Engine
 from semel.engines.journal.engine import JournalEngine
 from semel.engines.sqlite.store import SqliteStore
@@ -21,8 +22,12 @@ POSTGRES = Capabilities("postgres", many_machines=True, pushes=True)
 class Opener:
     """Opens engines for one URL: one for each event loop, a `:memory:` database shared between them."""
 
-    def __init__(self, settings: Settings, auto_migrate: bool | None, clock: Callable[[], float] | None) -> None:
+    def __init__(
+        self, settings: Settings, definitions: Iterable[Definition], auto_migrate: bool | None,
+        clock: Callable[[], float] | None,
+    ) -> None:  # fmt: skip
         self._settings = settings
+        self._definitions = definitions
         self._auto_migrate = auto_migrate
         self._clock = clock or time.time
         self.scheme, self.path = parse_url(settings.url)
@@ -43,7 +48,10 @@ class Opener:
         if self.scheme == "temporal":
             from semel.engines.temporal.opening import open_engine  # extras are imported only when they are used
 
-            return open_engine(self._settings, namespace, migrate, self._auto_migrate, self._clock)
+            return open_engine(
+                self._settings, namespace, self._definitions, migrate=migrate, records_too=self._auto_migrate,
+                clock=self._clock,
+            )  # fmt: skip
         from semel.engines.postgres.store import PostgresStore
 
         return JournalEngine(

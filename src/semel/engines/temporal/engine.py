@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from temporalio.client import Client
@@ -16,7 +16,7 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Suppressed
 from semel.contract.retention import WORKFLOW_RETENTION
 from semel.contract.times import from_micros
-from semel.define.registry import Registry
+from semel.define.registry import Definition, Registry
 from semel.engine.protocol import (
     Admission,
     Capabilities,
@@ -34,6 +34,7 @@ from semel.engines.temporal import controlling, listing, migrating, resetting, w
 from semel.engines.temporal.connecting import Target, connect
 from semel.engines.temporal.doctor import examine
 from semel.engines.temporal.names import split, workflow_id
+from semel.engines.temporal.needs import longest
 from semel.engines.temporal.reading import Reader, Seen
 from semel.engines.temporal.records import Records
 from semel.engines.temporal.starting import Starter, reason_of
@@ -53,12 +54,14 @@ class TemporalEngine:
     capabilities = TEMPORAL
 
     def __init__(
-        self, target: Target, records: Records, settings: Settings, *, auto_migrate: bool, clock: Callable[[], float]
-    ) -> None:
+        self, target: Target, records: Records, settings: Settings, definitions: Iterable[Definition], *,
+        auto_migrate: bool, clock: Callable[[], float],
+    ) -> None:  # fmt: skip
         self.records = records
         self.namespace = target.namespace
         self._target = target
         self._settings = settings
+        self._definitions = definitions
         self._auto_migrate = auto_migrate
         self._clock = clock
         self._opening: asyncio.Task[Client] | None = None
@@ -119,8 +122,8 @@ class TemporalEngine:
             )
 
     def _needs(self) -> timedelta:
-        spans = [one.dedup_window or one.retention for one in self._settings.queues.values()]
-        return max([WORKFLOW_RETENTION, *(span for span in spans if span is not None)])
+        """For how long the namespace has to keep closed workflows; at least for as long as workflows by default."""
+        return max(WORKFLOW_RETENTION, longest(self._definitions, self._settings)[0])
 
     async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
         """See Engine. A cluster takes one at a time: many are under way at once."""

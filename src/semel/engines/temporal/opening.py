@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from semel.define.registry import Definition
 from semel.engine.protocol import Engine
 from semel.engines.temporal.connecting import parse
 from semel.engines.temporal.engine import TemporalEngine
@@ -12,9 +13,10 @@ from semel.settings import Settings
 
 
 def open_engine(
-    settings: Settings, namespace: str, migrate: bool, records_too: bool | None, clock: Callable[[], float]
-) -> Engine:
+    settings: Settings, namespace: str, definitions: Iterable[Definition], *, migrate: bool,
+    records_too: bool | None, clock: Callable[[], float],
+) -> Engine:  # fmt: skip
     """A new engine for the running event loop; it connects with its first verb."""
     target = parse(settings.url, settings.temporal, namespace)
     records = open_records(settings.records, namespace, clock, records_too)
-    return TemporalEngine(target, records, settings, auto_migrate=migrate, clock=clock)
+    return TemporalEngine(target, records, settings, definitions, auto_migrate=migrate, clock=clock)
