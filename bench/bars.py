@@ -16,6 +16,7 @@ from bench.plan import (
     RHYTHM,
     SEMEL_POSTGRES,
     SEMEL_SQLITE,
+    SEMEL_TEMPORAL,
     Contender,
 )
 
@@ -34,6 +35,7 @@ PART_OF = {
     "sleepers": "sleepers",
     "entities": "entities",
     "endless": "endless",
+    "T": "cluster",
 }
 
 
@@ -96,6 +98,7 @@ def bars() -> Iterator[Bar]:
         yield from beside_ourselves(semel)
         yield from of_flows(semel)
     yield Bar("bar", SEMEL_POSTGRES, "idle", 20, less=True)
+    yield from beside_the_sdk()
 
 
 def beside_peers(semel: Contender) -> Iterator[Bar]:
@@ -139,6 +142,14 @@ def of_flows(semel: Contender) -> Iterator[Bar]:
     yield Bar("bar", semel, "entities, one", 1_500)
     yield Bar("bar", semel, "endless, keys kept", 10_001, less=True)  # `max_keys`, and not one more
     yield Bar("bar", semel, "endless, journal rows", 2, less=True)
+
+
+def beside_the_sdk() -> Iterator[Bar]:
+    """Semel on Temporal: what it costs over the bare SDK for the same work."""
+    for work in ("T starts", "T tasks", "T steps"):
+        yield Bar("bar", SEMEL_TEMPORAL, f"{work}, Semel", 0.9, against=SEMEL_TEMPORAL, theirs=f"{work}, SDK")
+    latency = ("T latency, Semel", "T latency, SDK")
+    yield Bar("bar", SEMEL_TEMPORAL, latency[0], 1.11, less=True, against=SEMEL_TEMPORAL, theirs=latency[1])
 
 
 def judge(figures: Figures) -> list[Verdict]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Store = Literal["postgresql", "sqlite", "redis", "its own"]
+Store = Literal["postgresql", "sqlite", "redis", "temporal", "its own"]
 
 
 @dataclass(frozen=True)
@@ -18,13 +18,14 @@ class Contender:
 
     @property
     def ours(self) -> bool:
-        return self.module == "bench.semel_client"
+        return self.module in ("bench.semel_client", "bench.temporal_client")
 
 
 SEMEL_POSTGRES = Contender("Semel, PostgreSQL", "bench.semel_client", "postgresql", 30_000)
 SEMEL_SQLITE = Contender("Semel, SQLite", "bench.semel_client", "sqlite", 30_000)
 LIMIT_POSTGRES = Contender("limit, PostgreSQL", "bench.limits_postgres", "postgresql", 30_000)
 LIMIT_SQLITE = Contender("limit, SQLite", "bench.limits_sqlite", "sqlite", 30_000)
+SEMEL_TEMPORAL = Contender("Semel, Temporal", "bench.temporal_client", "temporal", 200)
 ABSURD = Contender("Absurd", "bench.peers.absurd_postgres", "postgresql", 10_000, "absurd")
 RHYTHM = Contender("Rhythm", "bench.peers.rhythm_postgres", "postgresql", 10_000, "rhythm")
 PGQUEUER = Contender("PgQueuer", "bench.peers.pgqueuer_postgres", "postgresql", 30_000, "pgqueuer")
@@ -35,6 +36,7 @@ RESTATE = Contender("Restate", "bench.peers.restate_http", "its own", 0, "restat
 CONTENDERS = (
     SEMEL_POSTGRES,
     SEMEL_SQLITE,
+    SEMEL_TEMPORAL,
     ABSURD,
     RHYTHM,
     PGQUEUER,
@@ -73,6 +75,7 @@ PARTS = (
         "W4: recorded steps, of many workflows and of a long one",
         (SEMEL_POSTGRES, ABSURD, LIMIT_POSTGRES, RESTATE, SEMEL_SQLITE, LIMIT_SQLITE),
     ),
+    Part("cluster", "Semel on Temporal and the bare SDK, by turns", (SEMEL_TEMPORAL,)),
     Part("entities", "messages to many entities, and to one", (SEMEL_POSTGRES, SEMEL_SQLITE)),
     Part("memory", "a worker's memory after many tasks", (SEMEL_POSTGRES, SEMEL_SQLITE), once=True),
     Part("idle", "queries of 100 idle workers", (SEMEL_POSTGRES,), once=True),

@@ -1,5 +1,6 @@
 """Runs the plan: each step in a process of its own, on a database of its own, for a bounded time."""
 
+import itertools
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from bench.figures import Figures
 from bench.peers.environment import python_of
 from bench.plan import Contender, Part, Size
 from bench.server import Missing, Postgres, postgres, redis
+from semel.testing.temporal_server import TemporalServer, temporal_server
 
 ROOT = Path(__file__).parent.parent
 Say = Callable[[str], None]
@@ -30,10 +32,12 @@ class Run:
         self.figures = Figures()
         self.postgres: Postgres | None = None
         self._redis: str | None = None
+        self._temporal: TemporalServer | None = None
         self._scratch = scratch
         self._say = say
         self._servers = ExitStack()
         self._no_server: dict[str, str] = {}
+        self._numbers = itertools.count(1)
 
     def __enter__(self) -> "Run":
         self._scratch.mkdir(parents=True, exist_ok=True)
@@ -55,6 +59,12 @@ class Run:
                 self._redis = self._servers.enter_context(redis(self._scratch))
             except Missing as why:
                 self._no_server["redis"] = str(why)
+
+        if "temporal" in wanted:
+            folder = self._scratch / "temporal"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            self._temporal = self._servers.enter_context(temporal_server(folder))
 
     def step(self, number: int, part: Part, contender: Contender) -> None:
         """Measure one part of one contender; a failure is recorded, and the run goes on."""
@@ -90,6 +100,9 @@ class Run:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             return f"sqlite:///{folder / 'bench.db'}"
+        if contender.store == "temporal":
+            assert self._temporal is not None
+            return self._temporal.url(f"bench-{next(self._numbers)}")
         assert self.postgres is not None
         return self.postgres.fresh_database(contender.name.split(",")[0].lower())
 
