@@ -52,10 +52,10 @@ the worker is up, and the clock runs from the first start until the last one has
 queries of 100 idle workers. **held** finished share of an offer of half the peak for {held:g} s, while
 another connection holds a transaction open. **sleepers** what one worker needs while {sleepers:,} workflows sleep,
 and how long it takes until a tenth as many that sleep until one instant have ended. **entities** messages with keys of
-their own, sent by many callers and handled, over 1,000 entities and on one. **T** on a Temporal development server
-(it does not wait for the disk, which would hide what others cost), by turns with the bare SDK: starts with nobody there to run them; steps of 20 workflows of 10
-tasks (activities) and of 10 steps (local activities); latency of one task from start to result. **endless** what one
-entity keeps of {messages:,} messages.
+their own, sent by many callers and handled, over 1,000 entities and on one. **T** on a Temporal development
+server (it does not wait for the disk, which would hide what others cost), by turns with the bare SDK: starts with
+nobody there to run them; steps of 20 workflows of 10 tasks (activities) and of 10 steps (local activities); latency of
+one task from start to result. **endless** what one entity keeps of {messages:,} messages.
 
 PgQueuer keeps no results and does not fence; Huey and Celery have no keys; Celery's Redis can lose a second.
 Restate answers each start with the result; Absurd and Semel are asked for it.
