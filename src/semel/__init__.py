@@ -45,10 +45,10 @@ if typing.TYPE_CHECKING:
     from semel.define.handler import handler, idle, query
     from semel.define.task import Call, Task
     from semel.define.workflow import Workflow, WorkflowCall
+    from semel.engine.protocol import Replayed
     from semel.entities import Ref
     from semel.flow.context import Child, Context, EntityContext
     from semel.flow.history import Event
-    from semel.flow.replaying import Replayed
     from semel.handle import Handle
 else:
     # These bring event loops and database drivers. They are imported when first asked for, so that
@@ -62,7 +62,7 @@ else:
         "Event": "semel.flow.history",
         "Handle": "semel.handle",
         "Ref": "semel.entities",
-        "Replayed": "semel.flow.replaying",
+        "Replayed": "semel.engine.protocol",
         "Running": "semel.define.context",
         "Task": "semel.define.task",
         "Workflow": "semel.define.workflow",

@@ -27,14 +27,14 @@ from semel.define.workflow import Workflow, WorkflowCall
 from semel.defining import Definitions
 from semel.engine.ids import new_id
 from semel.engine.observed import observed
-from semel.engine.protocol import Engine, Filter, Finding, Observer, QueueState, Worker, WorkerState
+from semel.engine.protocol import Engine, Filter, Finding, Observer, QueueState, Replayed, Worker, WorkerState
 from semel.engine.requests import request, workflow_request
 from semel.engines.opening import Opener
 from semel.engines.temporal.locating import located
 from semel.entities import Ref
 from semel.errors import InvalidValue, NotFound, NotRedrivable
 from semel.flow import recording
-from semel.flow.replaying import Replayed, try_replay
+from semel.flow.replaying import try_replay
 from semel.handle import Handle
 from semel.settings import load, read_worker
 
@@ -248,9 +248,9 @@ class App(Definitions):
         found = await _own_workflows(self, status, name, since, limit)
         answers = []
         for done, execution in enumerate(found, 1):
-            past = await self.engine.past(execution.id)
-            if past is not None and past.input is not None:
-                answers.append(try_replay(self.tasks, self.settings, past))
+            replayed = await self.engine.replay(execution.id, self.tasks, self.settings)
+            if replayed is not None:
+                answers.append(replayed)
             progress(done, len(found))
         return answers
 

@@ -14,8 +14,8 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Explanation
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
+from semel.engine.protocol import Replayed
 from semel.flow.history import Event
-from semel.flow.replaying import Replayed
 from semel.handle import Handle
 
 if TYPE_CHECKING:

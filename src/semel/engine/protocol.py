@@ -100,6 +100,28 @@ class Past(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Replayed:
+    """How one history went with the code of today."""
+
+    id: str
+    name: str
+    key: str
+    error: str = ""
+    """Why it would be parked; empty if it would go on."""
+    expected: str = ""
+    """What its journal says."""
+    found: str = ""
+    """What the code does instead."""
+    where: str = ""
+    """The line of the code, as file:line."""
+
+    @property
+    def ok(self) -> bool:
+        """Would it go on?"""
+        return not self.error
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """Which executions to list; None matches all. Newest first, older than `before`."""
 
@@ -229,8 +251,17 @@ class Engine(Protocol):
     async def attributes(self, id: str) -> dict[str, str]:
         """The search attributes of a workflow."""
 
-    async def past(self, id: str) -> Past | None:
-        """What happened to a workflow since it last continued as new. None: no such execution."""
+    async def past(self, id: str, registry: Registry | None = None) -> Past | None:
+        """What happened to a workflow since it last continued as new. None: no such execution.
+
+        `registry` has its code, if that is at hand: an engine without a journal finds out by running it again.
+        """
+
+    async def replay(self, id: str, registry: Registry, settings: Settings) -> Replayed | None:
+        """Would this code go on with what a workflow has recorded? Nothing is written, and no step or task runs.
+
+        None: no such execution, or its input is gone.
+        """
 
     async def reset(self, id: str, new_id: str, commit: int) -> str:
         """Let a workflow go on from one of its commits, as a new execution under the same key; the old one ends.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from semel.define.registry import Registry
-from semel.engine.protocol import Past
+from semel.engine.protocol import Past, Replayed
 from semel.errors import Forbidden, InvalidValue, NonDeterminism, SemelError
 from semel.flow import entries, snapshot
 from semel.flow.entries import Began
@@ -13,28 +11,6 @@ from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Identity
 from semel.settings import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """How one history went with the code of today."""
-
-    id: str
-    name: str
-    key: str
-    error: str = ""
-    """Why it would be parked; empty if it would go on."""
-    expected: str = ""
-    """What its journal says."""
-    found: str = ""
-    """What the code does instead."""
-    where: str = ""
-    """The line of the code, as file:line."""
-
-    @property
-    def ok(self) -> bool:
-        """Would it go on?"""
-        return not self.error
 
 
 def replay(registry: Registry, settings: Settings, past: Past) -> None:

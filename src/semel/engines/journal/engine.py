@@ -22,6 +22,7 @@ from semel.engine.protocol import (
     Outcome,
     Past,
     QueueState,
+    Replayed,
     Start,
     Worker,
     WorkerState,
@@ -35,6 +36,7 @@ from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Store
 from semel.engines.journal.worker import JournalWorker
 from semel.errors import EngineUnavailable
+from semel.flow.replaying import try_replay
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.journal")
@@ -190,10 +192,15 @@ class JournalEngine:
         await self.open()
         return await persistently(self._store.run, reading.attributes, id)
 
-    async def past(self, id: str) -> Past | None:
+    async def past(self, id: str, registry: Registry | None = None) -> Past | None:
         """See Engine."""
         await self.open()
         return await persistently(self._store.run, reading.past, self._namespace, id)
+
+    async def replay(self, id: str, registry: Registry, settings: Settings) -> Replayed | None:
+        """See Engine."""
+        past = await self.past(id)
+        return None if past is None or past.input is None else try_replay(registry, settings, past)
 
     async def reset(self, id: str, new_id: str, commit: int) -> str:
         """See Engine."""

@@ -55,9 +55,12 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
 
 async def attempts(
     clock: Clock, name: str, queue: str, input: bytes, slip: Callable[[int], Slip], *, max_attempts: int,
-    lease: timedelta, priority: int, tell: Callable[[int], None] = lambda attempt: None,
+    lease: timedelta, priority: int, tell: Callable[[int], None] = lambda attempt: None, mark: str | None = None,
 ) -> Ended:  # fmt: skip
-    """Run a task to its end. `tell` hears of each attempt before it begins. Cancelled: so is the activity."""
+    """Run a task to its end. `tell` hears of each attempt before it begins. Cancelled: so is the activity.
+
+    `mark` becomes the id of the activity, which Temporal compares when it replays; its input it does not compare.
+    """
     attempt = 1
     while True:
         tell(attempt)
@@ -66,7 +69,7 @@ async def attempts(
                 name, args=[wrap(input), wrap(msgspec.json.encode(slip(attempt)))], task_queue=queue,
                 result_type=RawValue, start_to_close_timeout=FOR_EVER, heartbeat_timeout=lease, retry_policy=ONCE,
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                priority=priority_of(priority),
+                priority=priority_of(priority), activity_id=mark,
             )  # fmt: skip
             return Ended(Status.COMPLETED, unwrap(result))
         except ActivityError as error:

@@ -44,7 +44,7 @@ class Commands:
     def __init__(self, host: FlowHost, instance: Instance) -> None:
         self._host = host
         self._instance = instance
-        self._run = workflow.info().run_id
+        self._room = steps.room()
         self._asked: dict[int, asyncio.Task[None]] = {}
         self._children: dict[str, asyncio.Task[Ended]] = {}
         self._births: set[asyncio.Task[Any]] = set()
@@ -103,8 +103,8 @@ class Commands:
             await asyncio.wait(list(self._births))
 
     def forget(self) -> None:
-        """Steps of this run are not run here any more."""
-        steps.forget(self._run)
+        """Its steps are not run here any more."""
+        steps.forget(self._room)
 
     async def _task(self, command: Command, start: Start) -> Resolved:
         """A task without a key of its own is an activity of this workflow."""
@@ -118,7 +118,7 @@ class Commands:
 
         ended = await attempts(
             self._host.clock, terms.name, terms.queue, start.payload, slip, max_attempts=terms.max_attempts,
-            lease=self._host.settings.worker.lease, priority=terms.priority,
+            lease=self._host.settings.worker.lease, priority=terms.priority, mark=marked(command),
         )  # fmt: skip
         return _resolved(command, ended, id_)
 
@@ -186,12 +186,12 @@ class Commands:
 
     async def _step(self, command: Command) -> Resolved:
         """In the process that holds the workflow, with what it closes over: only its result goes into history."""
-        place = steps.put(self._run, command, self._instance.who)
+        place = steps.put(self._room, command, self._instance.who)
         name = STEP if command.kind is Kind.STEP else TRANSACTION
         try:
             result: RawValue = await workflow.execute_local_activity(
                 name, wrap(msgspec.json.encode(place)), result_type=RawValue, start_to_close_timeout=FOR_EVER,
-                retry_policy=ONCE,
+                retry_policy=ONCE, activity_id=marked(command),
             )  # fmt: skip
             return Resolved(command.number, Status.COMPLETED.value, raw(unwrap(result)))
         except ActivityError as error:
@@ -218,6 +218,11 @@ class Commands:
             await target.cancel()
         except ApplicationError:
             workflow.logger.info("cancel: %s has ended", command.ref)
+
+
+def marked(command: Command) -> str:
+    """What was asked for, as an id: Temporal parks a replay whose ids differ, and so one whose names or inputs do."""
+    return f"{command.number}:{command.name}:{command.mark.removeprefix('#')}"
 
 
 async def _end_of(handle: Any) -> Ended:

@@ -26,11 +26,12 @@ from semel.engine.protocol import (
     Outcome,
     Past,
     QueueState,
+    Replayed,
     Start,
     Worker,
     WorkerState,
 )
-from semel.engines.temporal import controlling, listing, migrating, resetting, writing
+from semel.engines.temporal import controlling, listing, migrating, replaying, resetting, writing
 from semel.engines.temporal.connecting import Target, connect
 from semel.engines.temporal.doctor import examine
 from semel.engines.temporal.names import split, workflow_id
@@ -39,7 +40,7 @@ from semel.engines.temporal.reading import Reader, Seen
 from semel.engines.temporal.records import Records
 from semel.engines.temporal.starting import Starter, reason_of
 from semel.engines.temporal.worker import TemporalWorker
-from semel.errors import ConfigError, MigrationNeeded
+from semel.errors import ConfigError, MigrationNeeded, NonDeterminism
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.temporal")
@@ -225,9 +226,22 @@ class TemporalEngine:
         seen = await self._reader.find(id)
         return {} if seen is None else listing.attributes(seen)
 
-    async def past(self, id: str) -> Past | None:
+    async def past(self, id: str, registry: Registry | None = None) -> Past | None:
+        """See Engine. The code is run again here; where it is not at hand, or another one by now, a worker is asked."""
+        client = await self.open()
+        seen = await self._reader.find(id)
+        if seen is None:
+            return None
+        if registry is not None and registry.get(seen.card.name) is not None:
+            try:
+                return await replaying.past(client, self._reader, seen, registry, self._settings)
+            except NonDeterminism as error:
+                log.info("asking a worker: %s", error)
+        return await resetting.past(client, self._reader, seen)
+
+    async def replay(self, id: str, registry: Registry, settings: Settings) -> Replayed | None:
         """See Engine."""
-        return await resetting.past(await self.open(), self._reader, id)
+        return await replaying.try_replay(await self.open(), self._reader, id, registry, settings)
 
     async def reset(self, id: str, new_id: str, commit: int) -> str:
         """See Engine."""

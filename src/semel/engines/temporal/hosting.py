@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import events
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -70,6 +70,8 @@ class FlowHost:
         self._arrivals: list[Arrival] = []
         self._alarm: tuple[int, int, asyncio.TimerHandle] | None = None
         self._rung = False
+        self.on_alarm: Callable[[object, float], None] | None = None
+        """Hears of timers while a history is replayed."""
 
     def arrive(self, what: Happening) -> None:
         """Something for the code to know of."""
@@ -123,6 +125,8 @@ class FlowHost:
         try:
             await workflow.wait_condition(lambda: bool(self._arrivals) or self._rung)
         except asyncio.CancelledError:
+            if _leaving():
+                raise
             self.arrive(Stopped())
 
     async def _stays_ended(self, turn: Turn) -> bool:
@@ -153,7 +157,10 @@ class FlowHost:
             self._alarm = None
         if due is not None:
             wait = max(0.0, (due - self.clock.now()) / 1e6)
-            self._alarm = (due, self.clock.skipped, asyncio.get_running_loop().call_later(wait, self._ring))
+            handle = asyncio.get_running_loop().call_later(wait, self._ring)
+            self._alarm = (due, self.clock.skipped, handle)
+            if self.on_alarm is not None:
+                self.on_alarm(handle, wait)
 
     def _ring(self) -> None:
         self._alarm = None
@@ -190,6 +197,11 @@ class WorkflowHost(FlowHost):
             "function until all that began with it ended.",
             expected="the version it began with", found=f"versions {there}",
         )  # fmt: skip
+
+
+def _leaving() -> bool:
+    """Is this workflow let go of here, to go on elsewhere? Temporal cancels all of it then, as if it were to stop."""
+    return bool(getattr(asyncio.get_running_loop(), "_deleting", False))
 
 
 def lease_of(settings: Settings) -> timedelta:

@@ -9,16 +9,13 @@ from temporalio.common import RawValue
 
 from semel.engine.protocol import Past
 from semel.engines.temporal.payloads import unwrap
-from semel.engines.temporal.reading import Reader
+from semel.engines.temporal.reading import Reader, Seen
 
 PAST = "semel:past"
 
 
-async def past(client: Client, reader: Reader, id: str) -> Past | None:
+async def past(client: Client, reader: Reader, seen: Seen) -> Past:
     """What happened to a workflow since it last continued as new. A worker that has its code is asked."""
-    seen = await reader.find(id)
-    if seen is None:
-        return None
     execution = seen.info.execution
     inputs = await reader.inputs(execution.workflow_id, execution.run_id)
     handle = client.get_workflow_handle(execution.workflow_id, run_id=execution.run_id)

@@ -126,7 +126,7 @@ def _left(data: bytes) -> tuple[Command, Identity]:
     place = msgspec.json.decode(data, type=steps.Place)
     found = steps.take(place)
     if found is None:  # its workflow has left this process: whoever has it now runs the step
-        raise RuntimeError(f"step {place.number} of run {place.run} is not here")
+        raise RuntimeError(f"step {place.number} is not here any more")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Steps that wait to be run in this process, by run and number.
+"""Steps that wait to be run in this process.
 
 A workflow lives in the sandbox, its steps run outside of it, and functions cannot go through history: this table is
 where they meet. Semel is passed through the sandbox, so that both see the same one.
@@ -6,6 +6,7 @@ where they meet. Semel is passed through the sandbox, so that both see the same 
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 from msgspec import Struct
@@ -17,24 +18,34 @@ from semel.flow.turn import Identity
 class Place(Struct, frozen=True):
     """Where a step is found."""
 
-    run: str
+    room: int
     number: int
 
 
-_waiting: Final[dict[str, dict[int, tuple[Command, Identity]]]] = {}
+_waiting: Final[dict[int, dict[int, tuple[Command, Identity]]]] = {}
+_rooms: Final = itertools.count(1)
 
 
-def put(run: str, command: Command, who: Identity) -> Place:
+def room() -> int:
+    """A room for the steps of one run in one worker.
+
+    Two workers in a process may hold the same run one after the other, and a replay beside them: what one leaves is
+    not the other's. Places are in no history, so that rooms need not be the same each time.
+    """
+    return next(_rooms)
+
+
+def put(room: int, command: Command, who: Identity) -> Place:
     """Leave a step to be run."""
-    _waiting.setdefault(run, {})[command.number] = (command, who)
-    return Place(run, command.number)
+    _waiting.setdefault(room, {})[command.number] = (command, who)
+    return Place(room, command.number)
 
 
 def take(place: Place) -> tuple[Command, Identity] | None:
     """The step at a place. It stays until its run ends, since Temporal may try it again."""
-    return _waiting.get(place.run, {}).get(place.number)
+    return _waiting.get(place.room, {}).get(place.number)
 
 
-def forget(run: str) -> None:
-    """The run has left this process."""
-    _waiting.pop(run, None)
+def forget(room: int) -> None:
+    """The run has left its worker."""
+    _waiting.pop(room, None)
