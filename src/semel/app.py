@@ -28,7 +28,7 @@ from semel.defining import Definitions
 from semel.engine.ids import new_id
 from semel.engine.observed import observed
 from semel.engine.protocol import Engine, Filter, Finding, Observer, QueueState, Replayed, Worker, WorkerState
-from semel.engine.requests import request, workflow_request
+from semel.engine.requests import foreign_request, request, workflow_request
 from semel.engines.opening import Opener
 from semel.engines.temporal.locating import located
 from semel.entities import Ref
@@ -183,20 +183,32 @@ class App(Definitions):
         run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
     ) -> Handle[R]: ...  # fmt: skip
 
+    @overload
     async def start_workflow(
-        self, workflow: Workflow[..., Any] | WorkflowCall[Any], /, *args: Any, workflow_id: str,
+        self, name: str, /, *args: Any, workflow_id: str, task_queue: str, on_duplicate: OnDuplicate = "return",
+        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
+        run_at: datetime | None = None,
+    ) -> Handle[Any]: ...  # fmt: skip
+
+    async def start_workflow(
+        self, workflow: Workflow[..., Any] | WorkflowCall[Any] | str, /, *args: Any, workflow_id: str,
         on_duplicate: OnDuplicate = "return", reuse: ReuseName = "failed_only", priority: int | None = None,
         delay: Duration | None = None, run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
     ) -> Handle[Any]:  # fmt: skip
         """Start a workflow under its id. When this returns, it is committed.
 
         The id is a key like any other: a duplicate gets a handle to the same execution, or an error with
-        `on_duplicate="raise"`; the same id with other input is a KeyConflict.
+        `on_duplicate="raise"`; the same id with other input is a KeyConflict. A name instead of a function starts a
+        workflow of a Temporal cluster that other workers run; its arguments are positional.
         """
-        start = workflow_request(
-            self.settings, workflow, args, kwargs, workflow_id=workflow_id, on_duplicate=on_duplicate, reuse=reuse,
-            priority=priority, delay=delay, run_at=run_at, queue=queue,
-        )  # fmt: skip
+        options: dict[str, Any] = {
+            "workflow_id": workflow_id, "on_duplicate": on_duplicate, "reuse": reuse, "priority": priority,
+            "delay": delay, "run_at": run_at, "queue": queue,
+        }  # fmt: skip
+        if isinstance(workflow, str):
+            start = foreign_request(self.settings, self.engine.capabilities, workflow, args, kwargs, **options)
+        else:
+            start = workflow_request(self.settings, workflow, args, kwargs, **options)
         if self._unconfigured:
             await self._configure()
         admission = await self.engine.start(start)

@@ -176,6 +176,13 @@ class SyncApp:
         run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
     ) -> SyncHandle[R]: ...  # fmt: skip
 
+    @overload
+    def start_workflow(
+        self, name: str, /, *args: Any, workflow_id: str, task_queue: str, on_duplicate: OnDuplicate = "return",
+        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
+        run_at: datetime | None = None,
+    ) -> SyncHandle[Any]: ...  # fmt: skip
+
     def start_workflow(self, workflow: Any, /, *args: Any, **options: Any) -> SyncHandle[Any]:
         """See App.start_workflow."""
         return SyncHandle(self, self.wait(self._app.start_workflow(workflow, *args, **options)))

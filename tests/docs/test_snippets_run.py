@@ -12,20 +12,23 @@ import pytest
 
 from bench.server import Postgres
 from semel.settings import read_settings
+from semel.testing.temporal_server import TemporalServer
 from tests.docs.pages import PAGES, ROOT, blocks, short
 
 pytestmark = pytest.mark.slow
 
 WITH_PYTHON = [page for page in PAGES if any(block.runs for block in blocks(page))]
 ON_POSTGRES = "docs/how-to/postgresql.md"
+ON_TEMPORAL = ["docs/how-to/add-semel-to-a-temporal-project.md"]
 MOST_THAT_DO_NOT_RUN = 3
 
 
-def run_page(page: Path, folder: Path, url: str | None) -> None:
+def run_page(page: Path, folder: Path, url: str | None, **more: str) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])  # the code beside the page
     if url is not None:
         env["SEMEL_URL"] = url
+    env |= more
     done = subprocess.run(
         [sys.executable, "-W", "error::RuntimeWarning", "-m", "tests.docs.run_page", str(page)],
         cwd=folder,
@@ -38,7 +41,7 @@ def run_page(page: Path, folder: Path, url: str | None) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("page", [p for p in WITH_PYTHON if short(p) != ON_POSTGRES], ids=short)
+@pytest.mark.parametrize("page", [p for p in WITH_PYTHON if short(p) not in (ON_POSTGRES, *ON_TEMPORAL)], ids=short)
 def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
     run_page(page, tmp_path, None)
 
@@ -46,6 +49,16 @@ def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
 def test_the_snippets_about_postgresql_run_on_postgresql(postgres_server: Postgres, tmp_path: Path) -> None:
     postgres_server.sql("create database docs_page")
     run_page(ROOT / ON_POSTGRES, tmp_path, postgres_server.url("docs_page"))
+
+
+@pytest.mark.parametrize("page", ON_TEMPORAL)
+def test_the_snippets_about_temporal_run_on_a_real_server(
+    page: str, temporal_server: TemporalServer, tmp_path: Path
+) -> None:
+    namespace = f"docs-{Path(page).stem}"
+    temporal_server.prepare(namespace, "1d")  # as readers have it who come from Temporal
+    where = {"TEMPORAL_ADDRESS": f"127.0.0.1:{temporal_server.port}", "TEMPORAL_NAMESPACE": namespace}
+    run_page(ROOT / page, tmp_path, "temporal://", **where)
 
 
 def test_few_snippets_are_excused() -> None:

@@ -83,6 +83,13 @@ async def asked() -> None:
     assert_type(await app.find("k"), semel.Handle[Any] | None)
 
 
+async def by_name() -> None:
+    handle = await app.start_workflow("Theirs", {"a": 1}, 2, workflow_id="w", task_queue="q", reuse="always")
+    assert_type(handle, semel.Handle[Any])
+    assert_type(app.sync.start_workflow("Theirs", workflow_id="w", task_queue="q").result(), Any)
+    await app.start_workflow("Theirs", workflow_id="w")  # type: ignore[call-overload]
+
+
 async def called() -> None:
     """A plain call checks its arguments; what it returns depends on `async`, which a Task does not tell."""
     assert_type(charge("o-1", 1), Any)

@@ -38,6 +38,8 @@ class Terms(Struct, frozen=True):
     """The task has a rate limit of its own, besides its queue's."""
     keyed: bool = False
     """Requests carry a concurrency key."""
+    foreign: bool = False
+    """A workflow of other people's workers: `payload` is {"args": […]}, and it knows nothing of Semel."""
 
 
 class Start(Struct, gc=False):
@@ -175,6 +177,8 @@ class Capabilities:
     """Workers may run on several machines."""
     pushes: bool
     """Work and results are announced between processes rather than polled for."""
+    foreign_workflows: bool = False
+    """Workflows that other people's workers run can be started by name."""
 
 
 class Worker(Protocol):

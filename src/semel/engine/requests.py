@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final, cast
 
+from semel.codec import encode
 from semel.contract.decision import Reuse
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.fingerprint import fingerprint
@@ -13,8 +14,8 @@ from semel.contract.retention import TASK_RETENTION, WORKFLOW_RETENTION, keeping
 from semel.define.task import Call, Task, check_priority
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.engine.ids import new_id
-from semel.engine.protocol import Start, Terms
-from semel.errors import InvalidValue
+from semel.engine.protocol import Capabilities, Start, Terms
+from semel.errors import InvalidValue, PayloadTooLarge
 from semel.settings import QueueSettings, Settings
 
 _NO_QUEUE = QueueSettings()
@@ -55,6 +56,47 @@ def workflow_request(
         raise InvalidValue(f"{workflow!r} is not a workflow: decorate it with @app.workflow.")
     key = check_key(workflow_id, "workflow_id")
     return _start(settings, workflow, bound, key, on_duplicate, reuse, priority, delay, run_at, queue)
+
+
+def foreign_request(
+    settings: Settings, able: Capabilities, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *,
+    workflow_id: str, on_duplicate: str = "return", reuse: str = "failed_only", priority: int | None = None,
+    delay: Duration | None = None, run_at: datetime | None = None, queue: str | None = None,
+) -> Start:  # fmt: skip
+    """A request for one execution of a workflow that other people's workers run, by its name."""
+    if not able.foreign_workflows:
+        raise InvalidValue(
+            f"start_workflow({name!r}): a name stands for a workflow of a Temporal cluster, and this app runs on "
+            f"{able.name}. Give the function itself, decorated with @app.workflow."
+        )
+    name = check_key(name, "workflow name")
+    queue = _their_queue(name, kwargs.pop("task_queue", None), queue)
+    if kwargs:
+        raise TypeError(f"workflow {name!r} is known by name only: give its arguments by position, not {[*kwargs]}.")
+    key = check_key(workflow_id, "workflow_id")
+    parts = [encode(one, f"argument {n}", limit=settings.max_payload) for n, one in enumerate(args, 1)]
+    payload = b'{"args":[' + b",".join(parts) + b"]}"
+    if len(payload) > settings.max_payload:
+        raise PayloadTooLarge(
+            f"the arguments take {len(payload):,} bytes as JSON; at most {settings.max_payload:,} are stored. "
+            "Keep the data elsewhere and pass a reference to it, or raise max_payload."
+        )
+    of_queue = settings.queues.get(queue, _NO_QUEUE)
+    keep = keeping((None, None), (of_queue.retention, of_queue.dedup_window), (WORKFLOW_RETENTION, None))
+    terms = Terms(
+        "workflow", name, queue, 0 if priority is None else check_priority(priority), _reuse(reuse), 1, keep.retention,
+        keep.window, None if delay is None else parse_duration(delay, "delay"), _instant(run_at, delay), foreign=True,
+    )  # fmt: skip
+    _check_on_duplicate(on_duplicate)
+    return Start(new_id(), key, payload, fingerprint(name, payload), terms)
+
+
+def _their_queue(name: str, task_queue: object, queue: str | None) -> str:
+    if queue is not None:
+        raise InvalidValue(f"queue={queue!r}: for workflow {name!r} of other workers say task_queue={queue!r}.")
+    if task_queue is None:
+        raise InvalidValue(f"start_workflow({name!r}) needs task_queue='…': the one that its workers poll.")
+    return check_key(task_queue, "task_queue")
 
 
 def _no_more(args: tuple[Any, ...], kwargs: dict[str, Any], form: str) -> None:
@@ -99,8 +141,7 @@ def _terms(
     settings: Settings, task: Task[..., Any] | Workflow[..., Any], on_duplicate: str, reuse: str, priority: int | None,
     delay: Duration | None, run_at: datetime | None, queue: str | None,
 ) -> Terms:  # fmt: skip
-    if on_duplicate not in ("return", "raise"):
-        raise InvalidValue(f"on_duplicate={on_duplicate!r}: use 'return' or 'raise'.")
+    _check_on_duplicate(on_duplicate)
     queue = task.queue if queue is None else check_name(queue, "queue")
     of_queue = settings.queues.get(queue, _NO_QUEUE)
     default = TASK_RETENTION if task.kind == "task" else WORKFLOW_RETENTION
@@ -119,6 +160,11 @@ def _terms(
         rate_limited=task.rate_limit is not None,
         keyed=task.keyed,
     )
+
+
+def _check_on_duplicate(on_duplicate: str) -> None:
+    if on_duplicate not in ("return", "raise"):
+        raise InvalidValue(f"on_duplicate={on_duplicate!r}: use 'return' or 'raise'.")
 
 
 def _reuse(reuse: str) -> Reuse:

@@ -40,6 +40,8 @@ class Card(Struct, frozen=True, omit_defaults=True):
     parent: str | None = None
     """The execution of the workflow that asked for it."""
     concurrency_key: str | None = None
+    foreign: bool = False
+    """Other people's code: it takes its arguments one by one, and knows nothing of Semel."""
     skipped: int = 0
     """By how many microseconds the clock of whoever asked was ahead: only where tests move clocks."""
 
@@ -65,7 +67,7 @@ def card_of(start: Start, now: int, *, parent: str | None = None, skipped: int =
     return Card(
         terms.kind, terms.name, start.fingerprint.hex(), start.key, priority=terms.priority,
         max_attempts=terms.max_attempts, retention=micros(terms.retention), window=micros(terms.window), due=due,
-        root=start.root, parent=parent, concurrency_key=start.concurrency_key, skipped=skipped,
+        root=start.root, parent=parent, concurrency_key=start.concurrency_key, foreign=terms.foreign, skipped=skipped,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from temporalio.api.workflowservice.v1 import (
     TerminateWorkflowExecutionRequest,
 )
 from temporalio.client import Client
+from temporalio.common import RawValue
 
 from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.records import Execution
@@ -22,6 +23,7 @@ from semel.engines.temporal.names import execution_id, split
 from semel.engines.temporal.payloads import wrap
 from semel.engines.temporal.reading import CANCELLED, Reader, Seen, prior_of
 from semel.engines.temporal.starting import Starter
+from semel.errors import InvalidValue, NotRedrivable
 
 
 async def cancel(client: Client, reader: Reader, id: str) -> Status | None:
@@ -78,7 +80,7 @@ async def signal(
     if not seen.live:
         return (await reader.execution(seen)).status
     encode = client.data_converter.encode
-    args = [wrap(payload)] if key is None else [wrap(payload), wrap(msgspec.json.encode(key))]
+    args = _arguments(seen, payload, key)
     request = SignalWorkflowExecutionRequest(
         namespace=client.namespace, workflow_execution=seen.info.execution, signal_name=name,
         input=Payloads(payloads=await encode(args)), identity=client.identity, request_id=str(uuid.uuid4()),
@@ -93,6 +95,18 @@ async def signal(
             return (await reader.execution(seen)).status
         request.workflow_execution.CopyFrom(seen.info.execution)
     return Status.RUNNING
+
+
+def _arguments(seen: Seen, payload: bytes | None, key: str | None) -> list[RawValue]:
+    """A workflow of Semel's takes the key as a second argument; another takes what its handler declares."""
+    if not seen.card.foreign:
+        return [wrap(payload)] if key is None else [wrap(payload), wrap(msgspec.json.encode(key))]
+    if key is not None:
+        raise InvalidValue(
+            f"dedup_key={key!r}: workflow {seen.card.key!r} ({seen.card.name}) is not one of Semel's, and keeps no "
+            "keys. Send the key inside of the payload, and let its handler ask a semel.contract.DedupWindow."
+        )
+    return [] if payload is None else [wrap(payload)]
 
 
 async def published(reader: Reader, id: str, name: str) -> bytes | None:
@@ -115,18 +129,21 @@ async def redrive(starter: Starter, reader: Reader, id: str, now: datetime) -> s
         return None
     if _gone(execution, now):
         return None
-    inputs = await reader.inputs(found[1], found[0])
-    if not inputs:
-        return None
     card = seen.card
+    if not card.fingerprint:
+        raise NotRedrivable(
+            f"execution {id} was not started by Semel, which does not know on what terms it ran: start it "
+            "again as you did."
+        )
+    given = await reader.given(found[1], found[0])
+    if given is None:
+        return None
     again = Card(
         card.kind, card.name, card.fingerprint, card.key, priority=card.priority, max_attempts=card.max_attempts,
         retention=card.retention, window=card.window, root=card.root or (id if card.key is None else None),
-        parent=card.parent, concurrency_key=card.concurrency_key,
+        parent=card.parent, concurrency_key=card.concurrency_key, foreign=card.foreign,
     )  # fmt: skip
-    run = await starter.follow(
-        found[1], seen.info.task_queue, inputs[0] or b"{}", again, prior_of(seen, execution), card.generation
-    )
+    run = await starter.follow(found[1], seen.info.task_queue, given, again, prior_of(seen, execution), card.generation)
     return None if run is None else execution_id(run, found[1])
 
 

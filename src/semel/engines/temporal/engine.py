@@ -44,7 +44,7 @@ from semel.errors import ConfigError, MigrationNeeded, NonDeterminism
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.temporal")
-TEMPORAL = Capabilities("temporal", many_machines=True, pushes=True)
+TEMPORAL = Capabilities("temporal", many_machines=True, pushes=True, foreign_workflows=True)
 FRESH = timedelta(minutes=1)
 """A result that was just given is within any retention."""
 
@@ -91,7 +91,7 @@ class TemporalEngine:
                 f"there is no namespace {self.namespace!r} on this Temporal server. Run: semel migrate"
             )
         self._kept = kept.retention
-        self._reader = Reader(client)
+        self._reader = Reader(client, kept.retention)
         self._starter = Starter(client, self._reader, self.now, self.skipped)
         return client
 
@@ -167,8 +167,7 @@ class TemporalEngine:
         """See Engine."""
         await self.open()
         found = split(id)
-        inputs = await self._reader.inputs(found[1], found[0]) if found is not None else []
-        return inputs[0] if inputs else None
+        return None if found is None else await self._reader.given(found[1], found[0])
 
     async def outcome(self, id: str, timeout: float | None) -> Outcome | None:
         """See Engine."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 from temporalio.exceptions import (
+    ActivityError,
     ApplicationError,
     CancelledError,
+    ChildWorkflowError,
     TerminatedError,
     TimeoutError,
 )
@@ -32,6 +34,10 @@ def ended_of(cause: BaseException | None) -> Ended:
                 return Ended(Status.CANCELLED)
             status = Status.TIMED_OUT if cause.type == TIMED_OUT else Status.FAILED
             return Ended(status, None, error_of(cause))
+        case ActivityError(cause=BaseException()) | ChildWorkflowError(cause=BaseException()):
+            # As a workflow of other people ends whose activity failed: what they want to know stands in the cause.
+            ended = ended_of(cause.cause)
+            return ended if ended.error is None else Ended(Status.FAILED, None, ended.error)
         case _:
             return Ended(Status.FAILED, None, ErrorInfo(type(cause).__name__, str(cause)))
 

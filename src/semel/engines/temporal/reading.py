@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from google.protobuf.timestamp_pb2 import Timestamp
-from temporalio.api.common.v1 import Payload, WorkflowExecution
+from temporalio.api.common.v1 import Memo, Payload, WorkflowExecution
 from temporalio.api.enums.v1 import EventType, HistoryEventFilterType, PendingActivityState, WorkflowExecutionStatus
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
@@ -25,11 +25,12 @@ from temporalio.client import Client
 from semel.contract.decision import Prior
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution
-from semel.contract.times import optional, span
+from semel.contract.times import micros, optional, span
 from semel.engines.temporal.calling import call, call_or_none
 from semel.engines.temporal.card import MEMO, Card, from_memo
 from semel.engines.temporal.clock import SKIPPED
 from semel.engines.temporal.failures import ended_of
+from semel.engines.temporal.foreign import given_of, plain_of
 from semel.engines.temporal.names import execution_id, kind_of, split
 from semel.engines.temporal.payloads import bytes_of
 from semel.flow.turn import Ended
@@ -61,6 +62,8 @@ class Seen:
     info: WorkflowExecutionInfo
     memo: dict[str, Any]
     details: DescribeWorkflowExecutionResponse | None = None
+    kept: timedelta = timedelta(0)
+    """How long its namespace keeps what has ended."""
 
     @property
     def first_run(self) -> str:
@@ -69,9 +72,11 @@ class Seen:
 
     @property
     def card(self) -> Card:
-        """Its card; a few words of one for what Semel did not start."""
-        id_ = self.info.execution.workflow_id
-        return from_memo(self.memo.get(MEMO)) or Card(kind_of(id_), self.info.type.name, key=id_)
+        """Its card; for what Semel did not start, one that says as much as is known, and keeps as the cluster does."""
+        id_, kept = self.info.execution.workflow_id, micros(self.kept)
+        return from_memo(self.memo.get(MEMO)) or Card(
+            kind_of(id_), self.info.type.name, key=id_, retention=kept, window=kept, foreign=True
+        )
 
     @property
     def skipped(self) -> timedelta:
@@ -92,9 +97,10 @@ class Seen:
 class Reader:
     """Reads one namespace."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, kept: timedelta) -> None:
         self._client = client
         self._service = client.workflow_service
+        self._kept = kept
 
     async def describe(self, id: str, run: str = "") -> Seen | None:
         """A workflow by its id in Temporal, and one of its runs; None: there is none."""
@@ -104,7 +110,8 @@ class Reader:
         found = await call_or_none(self._service.describe_workflow_execution(request, retry=True))
         if found is None:
             return None
-        return Seen(found.workflow_execution_info, await self._memo(found.workflow_execution_info), found)
+        info = found.workflow_execution_info
+        return Seen(info, await self._memo(info.memo), found, self._kept)
 
     async def find(self, execution: str) -> Seen | None:
         """By the execution's id: its newest run."""
@@ -127,20 +134,15 @@ class Reader:
             )
         return older
 
-    async def _memo(self, info: WorkflowExecutionInfo) -> dict[str, Any]:
-        names = list(info.memo.fields)
-        if not names:
-            return {}
-        payloads = [info.memo.fields[name] for name in names]
-        codec = self._client.data_converter.payload_codec
-        if codec is not None:
-            payloads = await codec.decode(payloads)
+    async def _memo(self, memo: Memo) -> dict[str, Any]:
+        names = list(memo.fields)
+        payloads = await self.decode([memo.fields[name] for name in names])
         return {name: _plain(payload) for name, payload in zip(names, payloads, strict=True)}
 
     async def decode(self, payloads: list[Payload]) -> list[Payload]:
         """Payloads without what a codec did to them."""
         codec = self._client.data_converter.payload_codec
-        return payloads if codec is None else list(await codec.decode(payloads))
+        return payloads if codec is None or not payloads else list(await codec.decode(payloads))
 
     async def execution(self, seen: Seen) -> Execution:
         """The whole record."""
@@ -189,7 +191,7 @@ class Reader:
             started = [PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
                        PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED]  # fmt: skip
             return Status.RUNNING if any(a.state in started for a in details.pending_activities) else Status.PENDING
-        if task and seen.info.history_length <= 3:
+        if seen.info.history_length <= (3 if task else 1):  # nobody has taken it yet, or its delay is not over
             return Status.PENDING
         return Status.RUNNING if task and details.pending_workflow_task.attempt <= 1 else Status.WAITING
 
@@ -235,7 +237,16 @@ class Reader:
         if event is None:
             return []
         payloads = list(event.workflow_execution_started_event_attributes.input.payloads)
-        return [bytes_of(payload) for payload in await self.decode(payloads)]
+        return [plain_of(payload) for payload in await self.decode(payloads)]
+
+    async def given(self, id: str, run: str) -> bytes | None:
+        """The same as one value, as the request had it."""
+        event = await self.beginning(id, run)
+        if event is None:
+            return None
+        inputs = await self.inputs(id, run)
+        card = from_memo((await self._memo(event.workflow_execution_started_event_attributes.memo)).get(MEMO))
+        return given_of(inputs, foreign=card is None or card.foreign)
 
     async def ended(self, event: HistoryEvent) -> Ended:
         """How it ended, by its last event."""
@@ -243,7 +254,7 @@ class Reader:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
                 payloads = list(event.workflow_execution_completed_event_attributes.result.payloads)
                 found = await self.decode(payloads)
-                return Ended(Status.COMPLETED, bytes_of(found[0]) if found else None)
+                return Ended(Status.COMPLETED, plain_of(found[0]) if found else None)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
                 failure = event.workflow_execution_failed_event_attributes.failure
                 return ended_of(await self._client.data_converter.decode_failure(failure))
@@ -284,17 +295,17 @@ class Reader:
             )
             found = await call(self._service.list_workflow_executions(request, retry=True))
             for info in found.executions:
-                yield Seen(info, await self._memo(info))
+                yield Seen(info, await self._memo(info.memo), None, self._kept)
             token = found.next_page_token
             if not token:
                 return
 
 
-def prior_of(seen: Seen, execution: Execution) -> Prior:
-    """Who holds a key."""
+def prior_of(seen: Seen, execution: Execution, adopted: bytes | None = None) -> Prior:
+    """Who holds a key. `adopted` is the fingerprint of one whose card has none."""
     card = seen.card
     return Prior(
-        execution.id, card.name, bytes.fromhex(card.fingerprint), execution.status, card.generation,
+        execution.id, card.name, adopted or bytes.fromhex(card.fingerprint), execution.status, card.generation,
         execution.window_ends_at,
     )  # fmt: skip
 

@@ -10,12 +10,18 @@ from temporalio.common import RawValue
 from semel.engine.protocol import Past
 from semel.engines.temporal.payloads import unwrap
 from semel.engines.temporal.reading import Reader, Seen
+from semel.errors import NotFound
 
 PAST = "semel:past"
 
 
 async def past(client: Client, reader: Reader, seen: Seen) -> Past:
     """What happened to a workflow since it last continued as new. A worker that has its code is asked."""
+    if seen.card.foreign:
+        raise NotFound(
+            f"workflow {seen.card.key!r} ({seen.card.name}) is not one of Semel's: its history is Temporal's own. "
+            f"See: temporal workflow show -w {seen.card.key}"
+        )
     execution = seen.info.execution
     inputs = await reader.inputs(execution.workflow_id, execution.run_id)
     handle = client.get_workflow_handle(execution.workflow_id, run_id=execution.run_id)

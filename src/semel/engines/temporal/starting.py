@@ -14,14 +14,15 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, decide
+from semel.contract.fingerprint import fingerprint
 from semel.contract.times import from_micros
 from semel.engine.protocol import Admission, Start
 from semel.engines.temporal.attempts import priority_of
 from semel.engines.temporal.calling import told
 from semel.engines.temporal.card import Card, card_of, to_memo
+from semel.engines.temporal.foreign import given_of, inputs_of
 from semel.engines.temporal.names import TASK, execution_id, split, workflow_id
-from semel.engines.temporal.payloads import wrap
-from semel.engines.temporal.reading import Reader, prior_of
+from semel.engines.temporal.reading import Reader, Seen, prior_of
 from semel.errors import EngineUnavailable
 
 TRIES: Final = 20
@@ -52,7 +53,7 @@ class Starter:
                 if run is not None:
                     return Admission(execution_id(run, id_), Admit(None, 0))
                 continue
-            prior = prior_of(seen, await self._reader.execution(seen))
+            prior = prior_of(seen, await self._reader.execution(seen), await self._adopted(seen, request))
             decision = decide(prior, asked, from_micros(self._now()))
             if not isinstance(decision, Admit):
                 return Admission(prior.id, decision)
@@ -60,6 +61,14 @@ class Starter:
             if run is not None:
                 return Admission(execution_id(run, id_), decision)
         raise EngineUnavailable(f"key {request.key!r} changes hands too quickly: try again.")
+
+    async def _adopted(self, seen: Seen, request: Start) -> bytes | None:
+        """The fingerprint of one that other hands have started, by what they gave it: it may well be the same."""
+        if seen.card.fingerprint:
+            return None
+        id_ = seen.info.execution.workflow_id
+        inputs = await self._reader.inputs(id_, seen.first_run)
+        return fingerprint(seen.card.name, given_of(inputs, foreign=request.terms.foreign))
 
     async def follow(
         self, id: str, queue: str, payload: bytes, card: Card, prior: Prior, generation: int
@@ -84,11 +93,13 @@ class Starter:
             policy = WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
         request = StartWorkflowExecutionRequest(
             namespace=self._client.namespace, workflow_id=id, workflow_type=WorkflowType(name=card.name),
-            task_queue=TaskQueue(name=queue), input=Payloads(payloads=await encode([wrap(payload)])),
+            task_queue=TaskQueue(name=queue), input=Payloads(payloads=await encode(inputs_of(card, payload))),
             identity=self._client.identity, request_id=request_id, workflow_id_reuse_policy=policy,
             workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
             memo=Memo(fields=memo), priority=priority_of(card.priority)._to_proto(),
         )  # fmt: skip
+        if card.foreign and card.due is not None:  # a workflow of Semel's waits by itself
+            request.workflow_start_delay.FromMicroseconds(max(0, card.due - self._now()))
         try:
             answer = await self._client.workflow_service.start_workflow_execution(request, retry=True)
             return answer.run_id
