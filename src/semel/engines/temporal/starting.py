@@ -15,6 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, decide
 from semel.contract.fingerprint import fingerprint
+from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.times import from_micros
 from semel.engine.protocol import Admission, Start
 from semel.engines.temporal.attempts import priority_of
@@ -57,8 +58,10 @@ class Starter:
             decision = decide(prior, asked, from_micros(self._now()))
             if not isinstance(decision, Admit):
                 return Admission(prior.id, decision)
-            run = await self.follow(id_, request.terms.queue, request.payload, card, prior, decision.generation)
-            if run is not None:
+            run = await self.follow(
+                id_, request.terms.queue, request.payload, card, prior, decision.generation, asked=request.id
+            )
+            if run is not None and await self._came_of(id_, run, request.id):
                 return Admission(execution_id(run, id_), decision)
         raise EngineUnavailable(f"key {request.key!r} changes hands too quickly: try again.")
 
@@ -70,17 +73,22 @@ class Starter:
         inputs = await self._reader.inputs(id_, seen.first_run)
         return fingerprint(seen.card.name, given_of(inputs, foreign=request.terms.foreign))
 
+    async def _came_of(self, id: str, run: str, asked: str) -> bool:
+        """Is a run that follows another one ours? It is given to all who raced for it, maybe with other input."""
+        seen = await self._reader.describe(id, run)
+        return seen is not None and seen.card.asked == asked
+
     async def follow(
-        self, id: str, queue: str, payload: bytes, card: Card, prior: Prior, generation: int
+        self, id: str, queue: str, payload: bytes, card: Card, prior: Prior, generation: int, asked: str = ""
     ) -> str | None:
         """Start after an execution that has ended. Whoever else follows the same one gets the same run."""
-        after = Card(**{**_fields(card), "generation": generation, "previous": prior.id})
+        after = Card(**{**_fields(card), "generation": generation, "previous": prior.id, "asked": asked})
         found = split(prior.id)
         same = uuid.uuid5(_NEXT, found[0] if found else prior.id)
-        return await self.launch(id, queue, payload, after, str(same), again=True)
+        return await self.launch(id, queue, payload, after, str(same), after=prior.status)
 
     async def launch(
-        self, id: str, queue: str, payload: bytes, card: Card, request_id: str, *, again: bool = False
+        self, id: str, queue: str, payload: bytes, card: Card, request_id: str, *, after: Status | None = None
     ) -> str | None:
         """The run that it started; None: the id is taken. Asked again with one `request_id`, the answer is the same.
 
@@ -88,13 +96,10 @@ class Starter:
         """
         encode = self._client.data_converter.encode
         memo = {name: (await encode([value]))[0] for name, value in to_memo(card).items()}
-        policy = WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE
-        if again:
-            policy = WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
         request = StartWorkflowExecutionRequest(
             namespace=self._client.namespace, workflow_id=id, workflow_type=WorkflowType(name=card.name),
             task_queue=TaskQueue(name=queue), input=Payloads(payloads=await encode(inputs_of(card, payload))),
-            identity=self._client.identity, request_id=request_id, workflow_id_reuse_policy=policy,
+            identity=self._client.identity, request_id=request_id, workflow_id_reuse_policy=_policy(after),
             workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
             memo=Memo(fields=memo), priority=priority_of(card.priority)._to_proto(),
         )  # fmt: skip
@@ -107,6 +112,15 @@ class Starter:
             if error.status is not RPCStatusCode.ALREADY_EXISTS:
                 raise told(error) from error
             return None
+
+
+def _policy(after: Status | None) -> WorkflowIdReusePolicy.ValueType:
+    """What may be there already. Whoever comes late to a failed one must not follow a completed one unawares."""
+    if after is None:
+        return WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE
+    if after in RELEASED:
+        return WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY
+    return WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
 
 
 def _fields(card: Card) -> dict[str, Any]:
