@@ -135,7 +135,7 @@ class Handle(Generic[T_co]):
         return Handle(self._app, fresh, name=self.name, key=self.key, duplicate=False)
 
     async def _past(self) -> Past:
-        past = await self._app.engine.past(self.id, self._app.tasks)
+        past = await self._app.engine.past(self.id)
         if past is None:
             raise NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")
         return past

@@ -255,11 +255,8 @@ class Engine(Protocol):
     async def attributes(self, id: str) -> dict[str, str]:
         """The search attributes of a workflow."""
 
-    async def past(self, id: str, registry: Registry | None = None) -> Past | None:
-        """What happened to a workflow since it last continued as new. None: no such execution.
-
-        `registry` has its code, if that is at hand: an engine without a journal finds out by running it again.
-        """
+    async def past(self, id: str) -> Past | None:
+        """What happened to a workflow since it last continued as new. None: no such execution."""
 
     async def replay(self, id: str, registry: Registry, settings: Settings) -> Replayed | None:
         """Would this code go on with what a workflow has recorded? Nothing is written, and no step or task runs.

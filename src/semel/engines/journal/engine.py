@@ -192,7 +192,7 @@ class JournalEngine:
         await self.open()
         return await persistently(self._store.run, reading.attributes, id)
 
-    async def past(self, id: str, registry: Registry | None = None) -> Past | None:
+    async def past(self, id: str) -> Past | None:
         """See Engine."""
         await self.open()
         return await persistently(self._store.run, reading.past, self._namespace, id)

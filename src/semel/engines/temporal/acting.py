@@ -13,6 +13,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from semel.define.entity import Entity
+from semel.engines.temporal.commanding import Commands
 from semel.engines.temporal.hosting import FlowHost, Patching
 from semel.engines.temporal.payloads import wrap
 from semel.flow import snapshot
@@ -56,7 +57,7 @@ class EntityHost(FlowHost):
         """What it was when it last rested."""
         self._began = False
 
-    def _instance(self, who: Identity, input: bytes, carried: bytes | None) -> Instance:
+    async def _instance(self, who: Identity, input: bytes, carried: bytes | None) -> Instance:
         start = Snapshot(b"{}")
         if carried is not None:
             taken = _unpack(carried)
@@ -67,15 +68,17 @@ class EntityHost(FlowHost):
         self._last = None if carried is None else start
         self._who = who
         self._seen = Seen(self._entity.fresh_window(), ((n, key, at) for key, (n, at, _) in self._replies.items()))
-        return self._actor(start)
+        actor = self._actor(start)
+        self.commands = Commands(self, actor)
+        return actor
 
     def _actor(self, start: Snapshot) -> Instance:
         actor = _Actor(self._entity, self._who, self.settings, start, self._seen)
         actor.outer = asyncio.get_running_loop()
         return actor
 
-    def _note(self, instance: Instance, turn: Turn) -> None:
-        super()._note(instance, turn)
+    async def _note(self, instance: Instance, turn: Turn) -> bytes | None:
+        await super()._note(instance, turn)
         self._began = True
         for reply in turn.replies:
             self._replies[reply.key] = (reply.n, reply.at, dump_reply(reply))
@@ -86,6 +89,7 @@ class EntityHost(FlowHost):
                 del self._replies[key]
         if turn.snapshot is not None:
             self._last = turn.snapshot
+        return None
 
     async def _rest(self, instance: Instance, turn: Turn) -> None:
         """Between two messages its state is all there is to know: the moment to begin a new history."""

@@ -14,13 +14,14 @@ from semel.contract.records import ErrorInfo
 from semel.contract.times import micros, span
 from semel.engine.protocol import Start, Terms
 from semel.engines.temporal.payloads import unwrap
-from semel.flow.entries import NOTHING, raw, stored
+from semel.flow.entries import NOTHING, Resolved, raw, stored
 from semel.flow.turn import Ended
 
 START: Final = "semel:start"
 OUTCOME: Final = "semel:outcome"
 STEP: Final = "semel:step"
-TRANSACTION: Final = "semel:transaction"
+"""A local activity: it runs a step, and writes a row of the journal into history. One name for all of them, since
+Temporal compares names when it replays, and Semel can say more of what differs."""
 
 
 class Ask(Struct, frozen=True, omit_defaults=True):
@@ -71,6 +72,28 @@ class Told(Struct, frozen=True, omit_defaults=True):
     def ended(self) -> Ended:
         """As an end."""
         return Ended(Status(self.status), stored(self.output), self.error)
+
+
+class Made(Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What a local activity leaves in history: the answer to a step, and the row of the journal that asked for it."""
+
+    number: int = 0
+    """Of the command; 0: there is only a row."""
+    order: int = 0
+    """The how-manieth step of its run to come to an end. Replayed, they would all end at once."""
+    status: str = Status.COMPLETED.value
+    output: msgspec.Raw = NOTHING
+    error: ErrorInfo | None = None
+    row: msgspec.Raw = NOTHING
+
+    def resolved(self) -> Resolved:
+        """As the code hears of it."""
+        return Resolved(self.number, self.status, self.output, self.error)
+
+
+def made_of(value: RawValue) -> Made:
+    """The same from a payload."""
+    return msgspec.json.decode(unwrap(value) or b"[]", type=Made)
 
 
 def told_of(value: RawValue) -> Told:

@@ -27,13 +27,12 @@ from semel.define.workflow import Workflow
 from semel.engines.temporal.acting import ANSWER, MESSAGE, STATE, EntityHost
 from semel.engines.temporal.clock import SKIP
 from semel.engines.temporal.hosting import FlowHost, WorkflowHost
-from semel.engines.temporal.payloads import NOTHING, unwrap, wrap
+from semel.engines.temporal.parking import POKE
+from semel.engines.temporal.payloads import NOTHING, unwrap
 from semel.engines.temporal.tasking import TaskFlow
 from semel.errors import DefinitionError
 from semel.flow.entries import Signalled, raw
 from semel.settings import Settings
-
-PAST: Final = "semel:past"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +143,13 @@ def _flow_class(label: str, versions: Sequence[Definition], settings: Settings, 
     def skip(self: Any, micros: int) -> None:
         self.host.skip(micros)
 
-    def past(self: Any) -> RawValue:
-        rows = [msgspec.Raw(body) for body in self.host.journal]
-        return wrap(msgspec.json.encode([rows, self.host.marks]))
+    def poke(self: Any) -> None:
+        self.host.poke()
 
-    members = _members(label, __init__=begin, run=run, skip=skip, past=past)
+    members = _members(label, __init__=begin, run=run, skip=skip, poke=poke)
     members["run"] = workflow.run(members["run"])
     members["skip"] = workflow.signal(name=SKIP)(members["skip"])
-    members["past"] = workflow.query(name=PAST)(members["past"])
+    members["poke"] = workflow.signal(name=POKE)(members["poke"])
     members |= _entity_members(label) if isinstance(first, Entity) else _workflow_members(label)
     return _finish(label, members, first.name, sandboxed=sandboxed)
 

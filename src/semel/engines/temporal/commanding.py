@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)
 from temporalio.workflow import ParentClosePolicy
 
 from semel.contract.lifecycle import Status
-from semel.contract.records import ErrorInfo
 from semel.engine.protocol import Start
 from semel.engines.temporal import steps
-from semel.engines.temporal.attempts import FOR_EVER, ONCE, Slip, attempts, priority_of
-from semel.engines.temporal.bridge import OUTCOME, START, STEP, TRANSACTION, Ask, told_of
+from semel.engines.temporal.attempts import FOR_EVER, Slip, attempts, priority_of
+from semel.engines.temporal.bridge import OUTCOME, START, STEP, Ask, Made, made_of, told_of
 from semel.engines.temporal.card import card_of, to_memo
 from semel.engines.temporal.failures import ended_of
 from semel.engines.temporal.names import TASK, execution_id, split, workflow_id
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.flow.commands import Command, Kind
-from semel.flow.entries import Resolved, raw
+from semel.flow.entries import Resolved, raw, stored
 from semel.flow.instance import Instance
 from semel.flow.turn import Ended, Turn
 
@@ -49,19 +55,28 @@ class Commands:
         self._children: dict[str, asyncio.Task[Ended]] = {}
         self._births: set[asyncio.Task[Any]] = set()
         """What has to have reached Temporal before this run may end."""
+        self._running: set[int] = set()
+        """Steps without an answer."""
+        self._made: list[tuple[int, int, Made]] = []
+        """Answers of steps that the code has not heard of: a heap, first the one that came first."""
+        self._heard = 0
+        """The last one that it has heard of."""
+        self.steps: set[int] = set()
+        """All steps of this run."""
 
-    def carry_out(self, turn: Turn) -> None:
-        """Do what a turn asks for, and no longer what it does not want any more."""
+    def carry_out(self, turn: Turn, row: bytes | None = None) -> None:
+        """Do what a turn asks for, and no longer what it does not want any more. `row` goes along with its step."""
         unwanted = {command.number for command in turn.dropped}
         for number in unwanted:
             task = self._asked.pop(number, None)
+            self._running.discard(number)
             if task is not None:
                 task.cancel()
         for command in turn.commands:
             if command.number not in unwanted:
-                self._carry_out(command)
+                self._carry_out(command, row)
 
-    def _carry_out(self, command: Command) -> None:
+    def _carry_out(self, command: Command, row: bytes | None) -> None:
         match command.kind:
             case Kind.TASK if command.start is not None and command.start.key is None:
                 self._ask(command, self._task(command, command.start))
@@ -72,7 +87,9 @@ class Commands:
             case Kind.ENQUEUE if command.start is not None:
                 self._bear(self._enqueue(command, command.start))
             case Kind.STEP | Kind.TRANSACTION:
-                self._ask(command, self._step(command))
+                self._running.add(command.number)
+                self.steps.add(command.number)
+                self._asked[command.number] = asyncio.create_task(self._step(command, row))
             case Kind.SEND:
                 self._bear(self._send(command))
             case Kind.CANCEL:
@@ -184,18 +201,48 @@ class Commands:
         except WorkflowAlreadyStartedError:
             await self._bridge(START, Ask.of(start, self._host.clock.now(), self._instance.who.id))
 
-    async def _step(self, command: Command) -> Resolved:
+    async def write(self, row: bytes) -> bytes | None:
+        """Write a row of the journal into history; what it says there, if this is a replay."""
+        return stored((await self._local(steps.Place(self._room, row=raw(row)))).row)
+
+    async def _step(self, command: Command, row: bytes | None) -> None:
         """In the process that holds the workflow, with what it closes over: only its result goes into history."""
-        place = steps.put(self._room, command, self._instance.who)
-        name = STEP if command.kind is Kind.STEP else TRANSACTION
+        number = command.number
         try:
-            result: RawValue = await workflow.execute_local_activity(
-                name, wrap(msgspec.json.encode(place)), result_type=RawValue, start_to_close_timeout=FOR_EVER,
-                retry_policy=ONCE, activity_id=marked(command),
-            )  # fmt: skip
-            return Resolved(command.number, Status.COMPLETED.value, raw(unwrap(result)))
+            made = await self._local(steps.put(self._room, command, self._instance.who, raw(row)))
         except ActivityError as error:
-            return Resolved(command.number, Status.FAILED.value, error=_of_step(error))
+            if is_cancelled_exception(error):
+                return
+            raise
+        finally:
+            self._asked.pop(number, None)
+            self._running.discard(number)
+        steps.heard(self._room, made.order)
+        heapq.heappush(self._made, (made.order, number, made))
+        self._host.made(made, row)
+
+    async def _local(self, place: steps.Place) -> Made:
+        return made_of(
+            await workflow.execute_local_activity(
+                STEP, wrap(msgspec.json.encode(place)), result_type=RawValue, start_to_close_timeout=FOR_EVER,
+                retry_policy=PATIENT,
+            )
+        )  # fmt: skip
+
+    @property
+    def ready(self) -> bool:
+        """Is there the answer of a step that the code is to hear of next?
+
+        Replayed, many steps end at once, in the order in which they began: who ended later has to wait for who ended
+        before it, be that one about to begin.
+        """
+        return bool(self._made) and (self._made[0][0] <= self._heard + 1 or not self._running)
+
+    def next_made(self) -> Resolved:
+        """That answer."""
+        order, _, made = heapq.heappop(self._made)
+        self._heard = max(self._heard, order)
+        return made.resolved()
 
     async def _send(self, command: Command) -> None:
         found = split(command.ref or "")
@@ -234,10 +281,3 @@ async def _end_of(handle: Any) -> Ended:
 
 def _resolved(command: Command, ended: Ended, ref: str) -> Resolved:
     return Resolved(command.number, ended.status.value, raw(ended.output), ended.error, ref)
-
-
-def _of_step(error: ActivityError) -> ErrorInfo:
-    cause = error.cause
-    if isinstance(cause, ApplicationError) and cause.details:
-        return msgspec.convert(cause.details[0], ErrorInfo)
-    return ErrorInfo("semel.StepLost", str(cause or error))

@@ -40,7 +40,8 @@ from semel.engines.temporal.reading import Reader, Seen
 from semel.engines.temporal.records import Records
 from semel.engines.temporal.starting import Starter, reason_of
 from semel.engines.temporal.worker import TemporalWorker
-from semel.errors import ConfigError, MigrationNeeded, NonDeterminism
+from semel.errors import ConfigError, MigrationNeeded
+from semel.flow.replaying import try_replay
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.temporal")
@@ -225,21 +226,20 @@ class TemporalEngine:
         seen = await self._reader.find(id)
         return {} if seen is None else listing.attributes(seen)
 
-    async def past(self, id: str, registry: Registry | None = None) -> Past | None:
-        """See Engine. The code is run again here; where it is not at hand, or another one by now, a worker is asked."""
+    async def past(self, id: str) -> Past | None:
+        """See Engine."""
         client = await self.open()
         seen = await self._reader.find(id)
-        if seen is None:
-            return None
-        if registry is not None and registry.get(seen.card.name) is not None:
-            try:
-                return await replaying.past(client, self._reader, seen, registry, self._settings)
-            except NonDeterminism as error:
-                log.info("asking a worker: %s", error)
-        return await resetting.past(client, self._reader, seen)
+        return None if seen is None else await resetting.past(client, self._reader, seen)
 
     async def replay(self, id: str, registry: Registry, settings: Settings) -> Replayed | None:
-        """See Engine."""
+        """See Engine. Once with the journal in its history, which tells lines; once with all that Temporal compares."""
+        past = await self.past(id)
+        if past is None or past.input is None:
+            return None
+        replayed = try_replay(registry, settings, past)
+        if not replayed.ok:
+            return replayed
         return await replaying.try_replay(await self.open(), self._reader, id, registry, settings)
 
     async def reset(self, id: str, new_id: str, commit: int) -> str:

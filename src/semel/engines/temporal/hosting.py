@@ -9,31 +9,35 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import events
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from temporalio import workflow
 from temporalio.common import RawValue, SearchAttributeKey
 
 from semel.define.workflow import Workflow
+from semel.engines.temporal import parking
+from semel.engines.temporal.bridge import Made
 from semel.engines.temporal.card import PUBLISHED, Card
 from semel.engines.temporal.clock import Clock
 from semel.engines.temporal.commanding import Commands
 from semel.engines.temporal.concluding import conclude
+from semel.engines.temporal.journaling import Journal, began_with, row_of
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.tasking import card_of_this
-from semel.errors import NonDeterminism
-from semel.flow import entries, snapshot
-from semel.flow.commands import Kind
+from semel.errors import Forbidden, NonDeterminism
+from semel.flow import snapshot
+from semel.flow.commands import IN_PLACE, Command, Kind
 from semel.flow.entries import Happening, Stopped
 from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Ended, Identity, Turn
 from semel.settings import Settings
 
+T = TypeVar("T")
 ATTRIBUTES: Final = SearchAttributeKey.for_keyword_list("SemelAttributes")
 BASELINE: Final = "semel.version."
 """How markers begin that say which version of a workflow a run began with."""
@@ -53,23 +57,27 @@ class Patching(Instance):
                 self._patches[name] = workflow.patched(name)
             finally:
                 events._set_running_loop(inner)
+            if self._patches[name]:
+                self.ask(Command(Kind.PATCH, name))
         return self._patches[name]
 
 
 class FlowHost:
     """One run of one flow."""
 
+    journal: Journal | None = None
+    """Of a workflow; an entity has none."""
+    commands: Commands
+
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.clock = Clock()
         self.card = Card("workflow", "")
-        self.journal: list[bytes] = []
-        """What this run did, as the other engines would have it in their journal."""
-        self.marks: list[int] = []
-        """For each of its rows: how long Temporal's history was."""
         self._arrivals: list[Arrival] = []
         self._alarm: tuple[int, int, asyncio.TimerHandle] | None = None
         self._rung = False
+        self._poked = False
+        self._mismatch: NonDeterminism | None = None
         self.on_alarm: Callable[[object, float], None] | None = None
         """Hears of timers while a history is replayed."""
 
@@ -77,17 +85,26 @@ class FlowHost:
         """Something for the code to know of."""
         self._arrivals.append(Arrival(self.clock.now(), what))
 
+    def made(self, made: Made, row: bytes | None) -> None:
+        """A step has its answer. The row of the journal that asked for it is there too, if it went along."""
+        if self.journal is not None:
+            try:
+                if row is not None:
+                    self.journal.compare(row, bytes(made.row))
+            except NonDeterminism as error:
+                self._mismatch = error
+            self.journal.answer(made.number, made.output)
+
     async def run(self, input: RawValue, carried: RawValue) -> RawValue:
         """Serve the code to its end; raises what tells Temporal how else it ended."""
         self.card = card_of_this()
         if not self.clock.skipped:
             self.clock.skipped = self.card.skipped
         data = unwrap(input) or b"{}"
-        instance = self._instance(self._identity(data), data, unwrap(carried))
-        self.commands = Commands(self, instance)
+        instance = await self._instance(self._identity(data), data, unwrap(carried))
         try:
             ended = await self._serve(instance)
-            await self.commands.settled()
+            await self._through(self.commands.settled())
             return conclude(ended)
         finally:
             self.commands.forget()
@@ -100,34 +117,67 @@ class FlowHost:
             info.task_queue, card.generation, input, card.parent, execution_id(first, info.workflow_id),
         )  # fmt: skip
 
-    def _instance(self, who: Identity, input: bytes, carried: bytes | None) -> Instance:
+    async def _instance(self, who: Identity, input: bytes, carried: bytes | None) -> Instance:
+        """What runs the code, with its commands."""
         raise NotImplementedError
 
     async def _serve(self, instance: Instance) -> Ended:
         while True:
-            arrivals, self._arrivals = self._arrivals, []
+            arrivals = self._taken()
             self._rung = False
-            turn = instance.turn(self.clock.now(), arrivals)
-            _refuse_what_temporal_refuses(instance)
-            self._note(instance, turn)
-            self.commands.carry_out(turn)
+            turn = await self._turn(instance, arrivals)
+            self.commands.carry_out(turn, await self._note(instance, turn))
             if turn.again is not None:
                 await self._again(turn.again)
             if turn.ended is not None:
                 if not self._arrivals or await self._stays_ended(turn):
                     return turn.ended
                 continue
-            if not self._arrivals:
+            if not self._waits:
                 self._set_alarm(turn.due)
                 await self._rest(instance, turn)
+            if self._mismatch is not None:
+                raise self._mismatch
+
+    @property
+    def _waits(self) -> bool:
+        """Is there something for the code to hear of?"""
+        return bool(self._arrivals) or self._rung or self.commands.ready or self._mismatch is not None
+
+    def _taken(self) -> list[Arrival]:
+        """What the code hears of next: all that came with one task of Temporal, or one step.
+
+        Replayed, the same has to come together. What a task brings does; when a step ends is no part of it.
+        """
+        arrivals, self._arrivals = self._arrivals, []
+        if not arrivals and self.commands.ready:
+            arrivals.append(Arrival(self.clock.now(), self.commands.next_made()))
+        return arrivals
+
+    async def _turn(self, instance: Instance, arrivals: Sequence[Arrival]) -> Turn:
+        try:
+            turn = instance.turn(self.clock.now(), arrivals)
+            _refuse_what_temporal_refuses(instance)
+            return turn
+        except (Forbidden, NonDeterminism, workflow.NondeterminismError):
+            info = workflow.info()
+            if not workflow.unsafe.is_replaying() and parking.poke(info.namespace, info.workflow_id, info.run_id):
+                await self._through(workflow.wait_condition(lambda: self._poked))
+            raise
+
+    async def _through(self, work: Awaitable[T]) -> T:
+        """Wait for something that cancelling does not end: the code hears of that in its own time."""
+        task = asyncio.ensure_future(work)
+        while True:
+            try:
+                return await asyncio.shield(task)
+            except asyncio.CancelledError:
+                if task.done() or _leaving():
+                    raise
+                self.arrive(Stopped())
 
     async def _rest(self, instance: Instance, turn: Turn) -> None:
-        try:
-            await workflow.wait_condition(lambda: bool(self._arrivals) or self._rung)
-        except asyncio.CancelledError:
-            if _leaving():
-                raise
-            self.arrive(Stopped())
+        await self._through(workflow.wait_condition(lambda: self._waits))
 
     async def _stays_ended(self, turn: Turn) -> bool:
         """Something came while the code returned: a workflow ends nevertheless."""
@@ -137,16 +187,22 @@ class FlowHost:
         await self.commands.settled()
         workflow.continue_as_new(args=[wrap(taken.input), wrap(snapshot.dump(taken))])
 
-    def _note(self, instance: Instance, turn: Turn) -> None:
-        if turn.entries:
-            self.journal.append(entries.dump(turn.entries))
-            self.marks.append(workflow.info().get_current_history_length())
+    async def _note(self, instance: Instance, turn: Turn) -> bytes | None:
+        """Write down what a turn did. A row that goes along with its only step is given back."""
+        row = None
+        if self.journal is not None and turn.entries:
+            row = row_of(turn.entries, self.commands.steps)
+            if not _one_step(turn):
+                then = await self._through(self.commands.write(row))
+                self.journal.compare(row, then or row)
+                row = None
         if any(c.kind is Kind.ATTRIBUTE for c in turn.commands):
             values = [f"{name}={value}" for name, value in sorted(instance.attributes.items())]
             workflow.upsert_search_attributes([ATTRIBUTES.value_set(values)])
         published = {PUBLISHED + c.name: c.payload for c in turn.commands if c.kind is Kind.PUBLISH}
         if published:
             workflow.upsert_memo({name: msgspec.json.decode(data or b"null") for name, data in published.items()})
+        return row
 
     def _set_alarm(self, due: int | None) -> None:
         """One timer at a time, kept while it is the right one: each is two events of history."""
@@ -166,6 +222,10 @@ class FlowHost:
         self._alarm = None
         self._rung = True
 
+    def poke(self) -> None:
+        """Somebody thinks that it may go on."""
+        self._poked = self._rung = True
+
     def skip(self, micros: int) -> None:
         """Move the clock."""
         self.clock.skip(micros)
@@ -179,24 +239,31 @@ class WorkflowHost(FlowHost):
         super().__init__(settings)
         self._versions = sorted(versions, key=lambda one: one.version, reverse=True)
 
-    def _instance(self, who: Identity, input: bytes, carried: bytes | None) -> Instance:
+    async def _instance(self, who: Identity, input: bytes, carried: bytes | None) -> Instance:
         start = Snapshot(input) if carried is None else snapshot.load(carried)
-        made = Patching(self._version(), who, self.settings, start)
+        code = await self._version()
+        made = Patching(code, who, self.settings, start)
         made.outer = asyncio.get_running_loop()
+        self.commands = Commands(self, made)
+        self.journal = Journal(lambda: Instance(code, who, self.settings, start))
         return made
 
-    def _version(self) -> Workflow[..., Any]:
+    async def _version(self) -> Workflow[..., Any]:
         """The newest for a run that begins, and for others the one they began with."""
         for one in self._versions:
             if workflow.patched(f"{BASELINE}{one.version}"):
                 return one
-        there = ", ".join(str(one.version) for one in reversed(self._versions))
-        name = self._versions[0].name
-        raise NonDeterminism(
-            f"workflow {name!r} began with another version than this code has ({there}). It waits. Keep the old "
-            "function until all that began with it ended.",
-            expected="the version it began with", found=f"versions {there}",
-        )  # fmt: skip
+        commands = Commands(self, Instance(self._versions[0], self._identity(b"{}"), self.settings, Snapshot(b"{}")))
+        row = await commands.write(b"[]")
+        raise began_with(row or b"[]", self._versions[0].name, [one.version for one in self._versions])
+
+
+def _one_step(turn: Turn) -> bool:
+    """Does a turn ask for a step and nothing else? One local activity does for both, then."""
+    return (
+        len(turn.commands) == 1 and turn.commands[0].kind in IN_PLACE and not turn.dropped
+        and turn.ended is None and turn.again is None
+    )  # fmt: skip
 
 
 def _leaving() -> bool:

@@ -231,6 +231,23 @@ class Reader:
         found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
         return found.history.events[0] if found is not None and found.history.events else None
 
+    async def events(self, id: str, run: str) -> AsyncIterator[HistoryEvent]:
+        """All that happened in a run, from its beginning."""
+        token = b""
+        while True:
+            request = GetWorkflowExecutionHistoryRequest(
+                namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
+                next_page_token=token,
+            )  # fmt: skip
+            found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
+            if found is None:
+                return
+            for event in found.history.events:
+                yield event
+            token = found.next_page_token
+            if not token:
+                return
+
     async def inputs(self, id: str, run: str) -> list[bytes | None]:
         """What a run began with."""
         event = await self.beginning(id, run)

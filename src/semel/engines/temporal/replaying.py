@@ -12,12 +12,11 @@ from temporalio.worker import Replayer
 
 from semel.define.registry import Registry
 from semel.define.workflow import Workflow
-from semel.engine.protocol import Past, Replayed
+from semel.engine.protocol import Replayed
 from semel.engines.temporal.classes import class_of, runner
 from semel.engines.temporal.deeds import Deed, Witness, recorded
 from semel.engines.temporal.hosting import FlowHost
 from semel.engines.temporal.reading import Reader, Seen
-from semel.errors import NonDeterminism
 from semel.settings import Settings
 
 SHOWN = 120
@@ -73,20 +72,6 @@ async def try_replay(
     again = await replay(await _history(client, seen), registry, settings, client.namespace, client.data_converter)
     key = seen.card.key or seen.info.execution.workflow_id
     return Replayed(seen.id, seen.card.name, key, again.error, again.expected, again.found)
-
-
-async def past(client: Client, reader: Reader, seen: Seen, registry: Registry, settings: Settings) -> Past:
-    """What happened to a workflow since it last continued as new. NonDeterminism: this code is not what it ran."""
-    execution, card = seen.info.execution, seen.card
-    inputs = await reader.inputs(execution.workflow_id, execution.run_id)
-    again = await replay(await _history(client, seen), registry, settings, client.namespace, client.data_converter)
-    if again.error or again.host is None:
-        raise NonDeterminism(again.error, expected=again.expected, found=again.found, where="")
-    return Past(
-        seen.id, card.name, card.key or execution.workflow_id, client.namespace, seen.info.task_queue, card.generation,
-        seen.id, card.parent, inputs[0] if inputs else None, inputs[1] if len(inputs) > 1 else None, 0,
-        tuple(again.host.journal),
-    )  # fmt: skip
 
 
 async def _history(client: Client, seen: Seen) -> WorkflowHistory:

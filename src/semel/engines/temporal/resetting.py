@@ -4,35 +4,56 @@ from __future__ import annotations
 
 import msgspec
 from msgspec import Raw
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
-from temporalio.common import RawValue
 
 from semel.engine.protocol import Past
-from semel.engines.temporal.payloads import unwrap
+from semel.engines.temporal.bridge import STEP, Made
+from semel.engines.temporal.journaling import filled
+from semel.engines.temporal.payloads import bytes_of
 from semel.engines.temporal.reading import Reader, Seen
 from semel.errors import NotFound
-
-PAST = "semel:past"
+from semel.flow import entries
+from semel.flow.entries import NOTHING
 
 
 async def past(client: Client, reader: Reader, seen: Seen) -> Past:
-    """What happened to a workflow since it last continued as new. A worker that has its code is asked."""
-    if seen.card.foreign:
+    """What happened to a workflow since it last continued as new, as its history says: no code is needed for it."""
+    execution, card = seen.info.execution, seen.card
+    if card.foreign:
         raise NotFound(
-            f"workflow {seen.card.key!r} ({seen.card.name}) is not one of Semel's: its history is Temporal's own. "
-            f"See: temporal workflow show -w {seen.card.key}"
+            f"workflow {card.key!r} ({card.name}) is not one of Semel's: its history is Temporal's own. "
+            f"See: temporal workflow show -w {card.key}"
         )
-    execution = seen.info.execution
-    inputs = await reader.inputs(execution.workflow_id, execution.run_id)
-    handle = client.get_workflow_handle(execution.workflow_id, run_id=execution.run_id)
-    value: RawValue = await handle.query(PAST, result_type=RawValue)
-    rows, _ = msgspec.json.decode(unwrap(value) or b"[[],[]]", type=tuple[list[Raw], list[int]])
-    card = seen.card
+    inputs: list[bytes | None] = []
+    rows: list[bytes] = []
+    outputs: dict[int, Raw] = {}
+    async for event in reader.events(execution.workflow_id, execution.run_id):
+        if event.HasField("workflow_execution_started_event_attributes"):
+            given = event.workflow_execution_started_event_attributes.input.payloads
+            inputs = [bytes_of(payload) for payload in await reader.decode(list(given))]
+        elif (made := await _made(reader, event)) is not None:
+            if made.row != NOTHING:
+                rows.append(bytes(made.row))
+            if made.number:
+                outputs[made.number] = made.output
     return Past(
         seen.id, card.name, card.key or execution.workflow_id, client.namespace, seen.info.task_queue, card.generation,
         seen.id, card.parent, inputs[0] if inputs else None, inputs[1] if len(inputs) > 1 else None, 0,
-        tuple(bytes(row) for row in rows),
+        tuple(entries.dump(filled(row, outputs)) for row in rows),
     )  # fmt: skip
+
+
+async def _made(reader: Reader, event: HistoryEvent) -> Made | None:
+    """What a local activity of Semel's left in history."""
+    marker = event.marker_recorded_event_attributes
+    if marker.marker_name != "core_local_activity" or "result" not in marker.details:
+        return None
+    about = msgspec.json.decode(marker.details["data"].payloads[0].data)
+    if about.get("activity_type") != STEP:
+        return None
+    (result,) = await reader.decode(list(marker.details["result"].payloads))
+    return msgspec.json.decode(bytes_of(result) or b"[]", type=Made)
 
 
 async def reset(client: Client, reader: Reader, id: str, new_id: str, commit: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ class Runner:
         self._settings = settings
         self._threads: Threads | None = None
         self._inner: dict[bytes, asyncio.Task[Ending]] = {}
+        self._steps: set[asyncio.Task[Any]] = set()
 
     def activity(self, task: Task[..., Any]) -> Callable[..., Awaitable[RawValue]]:
         """A task as Temporal takes it."""
@@ -82,6 +83,19 @@ class Runner:
         for token, running in self.busy.items():
             running.stopping = True
             self._inner[token].cancel()
+        for step in self._steps:
+            step.cancel()  # raised, and not given as its result: Temporal has it tried again elsewhere
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Around a step: it is interrupted with the tasks."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._steps.add(task)
+        try:
+            yield
+        finally:
+            self._steps.discard(task)
 
     def close(self) -> None:
         """Let idle threads go."""

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from temporalio import activity
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
 
 from semel.contract.decision import Refuse
+from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.define.context import Running, enter
 from semel.engine.outcomes import describe
 from semel.engines.temporal import steps
-from semel.engines.temporal.bridge import OUTCOME, START, STEP, TRANSACTION, Ask, Told
+from semel.engines.temporal.bridge import OUTCOME, START, STEP, Ask, Made, Told
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.running import Runner
 from semel.errors import ConfigError, InputError
-from semel.flow.commands import Command
+from semel.flow.commands import Command, Kind
 from semel.flow.entries import raw
 from semel.flow.turn import Identity
 
@@ -47,7 +47,6 @@ class Service:
             activity.defn(name=START)(self._bound(self.start)),
             activity.defn(name=OUTCOME)(self._bound(self.outcome)),
             activity.defn(name=STEP)(self._bound(self.step)),
-            activity.defn(name=TRANSACTION)(self._bound(self.transaction)),
         ]
 
     def _bound(self, method: Callable[[bytes], Any]) -> Callable[..., Any]:
@@ -81,39 +80,51 @@ class Service:
         return wrap(msgspec.json.encode(Told(id_, found.status.value, raw(found.output), found.error)))
 
     async def step(self, data: bytes) -> RawValue:
-        """Run a function that a workflow has left here."""
-        command, who = _left(data)
+        """Run a function that a workflow has left here, and write down the row it came with."""
+        place = msgspec.json.decode(data, type=steps.Place)
+        if not place.number:
+            return wrap(msgspec.json.encode(Made(row=place.row)))
+        command, who = _left(place)
+        do = self._step if command.kind is Kind.STEP else self._transaction
+        try:
+            with self._runner.interruptible():
+                output = await do(command, who)
+            made = Made(place.number, steps.ended(place.room), output=raw(output), row=place.row)
+        except _Failed as failed:
+            made = Made(
+                place.number, steps.ended(place.room), Status.FAILED.value, error=failed.error, row=place.row
+            )  # fmt: skip
+        return wrap(msgspec.json.encode(made))
+
+    async def _step(self, command: Command, who: Identity) -> bytes | None:
         count = 0
         while True:
             count += 1
             enter(_running(command, who, count))
             try:
-                return wrap(command.write(await self._call(command.call or _nothing)))
+                return command.write(await self._call(command.call or _nothing))
             except asyncio.CancelledError:
                 raise
             except BaseException as error:
                 names = [f"{c.__module__}.{c.__qualname__}" for c in type(error).__mro__]
                 last = count >= command.tries.max_attempts
                 if last or isinstance(error, InputError) or command.tries.hopeless(names):
-                    raise _failed(error) from None
+                    raise _Failed(describe(error)) from None
             await asyncio.sleep(command.tries.delay(count, random.random()))
 
-    async def transaction(self, data: bytes) -> RawValue:
+    async def _transaction(self, command: Command, who: Identity) -> bytes | None:
         """The same inside a transaction of the records database, exactly once."""
-        command, who = _left(data)
         records = self._engine.records
-        if not records.there:
-            raise _failed(
-                ConfigError(
+        call: Callable[..., Any] = command.call or _nothing
+        try:
+            if not records.there:
+                raise ConfigError(
                     "ctx.transaction() on Temporal happens in the records database, and none is given: "
                     "App('temporal://…', records='postgresql://…')."
                 )
-            )
-        call: Callable[..., Any] = command.call or _nothing
-        try:
-            return wrap(await records.transact(who.seed, str(command.number), lambda tx: command.write(call(tx))))
+            return await records.transact(who.id, str(command.number), lambda tx: command.write(call(tx)))
         except Exception as error:
-            raise _failed(error) from None
+            raise _Failed(describe(error)) from None
 
     async def _call(self, call: Callable[[], Any]) -> Any:
         if inspect.iscoroutinefunction(call.func if isinstance(call, functools.partial) else call):
@@ -122,8 +133,13 @@ class Service:
         return await value if inspect.isawaitable(value) else value
 
 
-def _left(data: bytes) -> tuple[Command, Identity]:
-    place = msgspec.json.decode(data, type=steps.Place)
+class _Failed(Exception):
+    def __init__(self, error: ErrorInfo) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def _left(place: steps.Place) -> tuple[Command, Identity]:
     found = steps.take(place)
     if found is None:  # its workflow has left this process: whoever has it now runs the step
         raise RuntimeError(f"step {place.number} is not here any more")
@@ -135,11 +151,6 @@ def _running(command: Command, who: Identity, count: int) -> Running:
         who.id, command.effect, command.name, "step", who.namespace, who.queue, count, command.tries.max_attempts, 0,
         command.number,
     )  # fmt: skip
-
-
-def _failed(error: BaseException) -> ApplicationError:
-    told = describe(error)
-    return ApplicationError(told.message, msgspec.to_builtins(told), type=told.type, non_retryable=True)
 
 
 def _nothing(*_: object) -> None:

@@ -9,20 +9,24 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from semel.flow.commands import Command
+from semel.flow.entries import NOTHING
 from semel.flow.turn import Identity
 
 
-class Place(Struct, frozen=True):
-    """Where a step is found."""
+class Place(Struct, frozen=True, omit_defaults=True):
+    """Where a step is found, and the row of the journal that is written with it."""
 
     room: int
-    number: int
+    number: int = 0
+    """0: there is only a row."""
+    row: Raw = NOTHING
 
 
 _waiting: Final[dict[int, dict[int, tuple[Command, Identity]]]] = {}
+_ended: Final[dict[int, int]] = {}
 _rooms: Final = itertools.count(1)
 
 
@@ -35,10 +39,21 @@ def room() -> int:
     return next(_rooms)
 
 
-def put(room: int, command: Command, who: Identity) -> Place:
+def put(room: int, command: Command, who: Identity, row: Raw = NOTHING) -> Place:
     """Leave a step to be run."""
     _waiting.setdefault(room, {})[command.number] = (command, who)
-    return Place(room, command.number)
+    return Place(room, command.number, row)
+
+
+def ended(room: int) -> int:
+    """A step has come to its end: the how-manieth that is."""
+    _ended[room] = _ended.get(room, 0) + 1
+    return _ended[room]
+
+
+def heard(room: int, order: int) -> None:
+    """That many have ended, here or where the run was before."""
+    _ended[room] = max(order, _ended.get(room, 0))
 
 
 def take(place: Place) -> tuple[Command, Identity] | None:
@@ -49,3 +64,4 @@ def take(place: Place) -> tuple[Command, Identity] | None:
 def forget(room: int) -> None:
     """The run has left its worker."""
     _waiting.pop(room, None)
+    _ended.pop(room, None)

@@ -16,6 +16,7 @@ from semel.define.task import Task
 from semel.engines.temporal.classes import class_of, runner
 from semel.engines.temporal.running import Runner
 from semel.engines.temporal.serving import Service
+from semel.engines.temporal.waking import Waker
 from semel.settings import Settings
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class TemporalWorker:
                         default_heartbeat_throttle_interval=THROTTLE,
                     )
                 )  # fmt: skip
+            self._waker = Waker(client)
             self._loops = [asyncio.create_task(self._poll(one)) for one in self._workers]
 
     async def _poll(self, worker: Worker) -> None:
@@ -95,12 +97,13 @@ class TemporalWorker:
             if not self._loops:
                 return
         stopping = [asyncio.create_task(one.shutdown()) for one in self._workers]
-        if grace is not None:
-            _, late = await asyncio.wait(stopping, timeout=grace.total_seconds())
-            if late:
-                self._runner.interrupt()
+        within = self._settings.worker.grace if grace is None else grace
+        _, late = await asyncio.wait(stopping, timeout=within.total_seconds())
+        if late:
+            self._runner.interrupt()
         await asyncio.gather(*stopping, return_exceptions=True)
         await asyncio.gather(*self._loops, return_exceptions=True)
+        await self._waker.close()
         self._runner.close()
         self._loops = []
 
