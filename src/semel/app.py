@@ -69,8 +69,9 @@ class App(Definitions):
     ) -> None:
         super().__init__()
         settings = load(config)
-        if url is not None:
-            settings = replace(settings, url=url)
+        if url is not None:  # records that are set elsewhere belong to a cluster that is set elsewhere
+            kept = settings.records if url.startswith("temporal:") else None
+            settings = replace(settings, url=url, records=kept)
         if namespace is not None:
             settings = replace(settings, namespace=namespace)
         if records is not None:

@@ -10,7 +10,7 @@ import pytest
 
 import semel
 from tests.conftest import new_world
-from tests.faults.temporal_proxy import Forgetful
+from tests.faults.temporal.proxy import Forgetful
 from tests.temporal_world import TemporalWorld
 
 pytestmark = pytest.mark.slow

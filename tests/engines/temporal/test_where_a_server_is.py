@@ -174,6 +174,12 @@ def test_records_are_for_temporal_only() -> None:
     assert located(Settings(url="temporal://host", records="sqlite:///r.db"), None).records == "sqlite:///r.db"
 
 
+def test_records_in_the_environment_do_not_concern_an_app_with_another_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMEL_RECORDS", "sqlite:///r.db")
+    assert semel.App("sqlite:///:memory:", config=None).settings.records is None
+    assert semel.App("temporal://host", config=None).settings.records == "sqlite:///r.db"
+
+
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locating.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'semel\[temporal\]'"):

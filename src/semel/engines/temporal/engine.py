@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from temporalio.client import Client
@@ -16,7 +16,7 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Suppressed
 from semel.contract.retention import WORKFLOW_RETENTION
 from semel.contract.times import from_micros
-from semel.define.registry import Registry
+from semel.define.registry import Definition, Registry
 from semel.engine.protocol import (
     Admission,
     Capabilities,
@@ -31,18 +31,15 @@ from semel.engine.protocol import (
     Worker,
     WorkerState,
 )
-from semel.engines.temporal import controlling, listing, migrating, replaying, resetting
-from semel.engines.temporal.asking import Questions
+from semel.engines.temporal import controlling, listing, migrating, replaying, resetting, writing
 from semel.engines.temporal.connecting import Target, connect
 from semel.engines.temporal.doctor import examine
-from semel.engines.temporal.names import kind_of, split, workflow_id
+from semel.engines.temporal.names import split, workflow_id
 from semel.engines.temporal.needs import longest
 from semel.engines.temporal.reading import Reader, Seen
 from semel.engines.temporal.records import Records
 from semel.engines.temporal.starting import Starter, reason_of
-from semel.engines.temporal.tally import counted
 from semel.engines.temporal.worker import TemporalWorker
-from semel.engines.temporal.writing import Mail
 from semel.errors import ConfigError, MigrationNeeded
 from semel.flow.replaying import try_replay
 from semel.settings import QueueSettings, Settings
@@ -59,7 +56,7 @@ class TemporalEngine:
     capabilities = TEMPORAL
 
     def __init__(
-        self, target: Target, records: Records, settings: Settings, definitions: Registry, *,
+        self, target: Target, records: Records, settings: Settings, definitions: Iterable[Definition], *,
         auto_migrate: bool, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self.records = records
@@ -97,8 +94,6 @@ class TemporalEngine:
         self._kept = kept.retention
         self._reader = Reader(client, kept.retention)
         self._starter = Starter(client, self._reader, self.now, self.skipped)
-        self._mail = Mail(client, self._reader, self._starter, self.now, self.skipped)
-        self._questions = Questions(client, self._reader, self._definitions, self._settings)
         return client
 
     async def start(self, request: Start) -> Admission:
@@ -165,11 +160,9 @@ class TemporalEngine:
     async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed], datetime]:
         """See Engine."""
         await self.open()
-        runs = await listing.history(self._reader, workflow_id(kind, key))
-        found = [await self._told(seen) for seen in runs]
+        found = [await self._told(seen) for seen in await listing.history(self._reader, workflow_id(kind, key))]
         suppressed = await self.records.suppressed([one.id for one in found])
-        by_entities = [count for seen in runs for count in counted(seen.id, seen.memo)]
-        return found, [*(suppressed or ()), *by_entities], from_micros(self.now())
+        return found, list(suppressed or ()), from_micros(self.now())
 
     async def input_of(self, id: str) -> bytes | None:
         """See Engine."""
@@ -196,8 +189,7 @@ class TemporalEngine:
             execution = await self.get(id)
             if execution is None or execution.expired:
                 return Outcome(how.status, None, None, expired=True)
-        output = None if kind_of(found[1]) == "entity" else how.output  # what it leaves is for its heirs
-        return Outcome(how.status, output, how.error, expired=False)
+        return Outcome(how.status, how.output, how.error, expired=False)
 
     async def cancel(self, id: str) -> Status | None:
         """See Engine."""
@@ -209,23 +201,15 @@ class TemporalEngine:
 
     async def send(self, message: Message) -> str:
         """See Engine."""
-        await self.open()
-        return await self._mail.send(message)
+        return await writing.send(await self.open(), message, self.now(), self.skipped())
 
     async def answer(self, id: str, key: str, timeout: float | None) -> Outcome | None:
         """See Engine."""
-        await self.open()
-        return await self._questions.answer(id, key, timeout)
+        return await writing.answer(await self.open(), id, key, timeout)
 
     async def state_of(self, key: str) -> tuple[bool, bytes | None]:
         """See Engine."""
-        await self.open()
-        return await self._questions.state_of(key)
-
-    async def keys_of(self, id: str) -> bytes | None:
-        """What an entity that has ended leaves to the next one."""
-        await self.open()
-        return await self._questions.keys_of(id)
+        return await writing.state_of(await self.open(), self._reader, key)
 
     async def terminate(self, id: str, why: str) -> Status | None:
         """See Engine."""

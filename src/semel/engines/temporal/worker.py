@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("semel.worker")
 THROTTLE = timedelta(seconds=1)
+STICKY = timedelta(seconds=2)
+"""For so long at most a workflow waits for the worker that has it in memory, which may be dead; Temporal waits for ten
+seconds. Its tasks wait with it, since the workflow says that they are to be run again."""
 
 
 class TemporalWorker:
@@ -70,6 +73,7 @@ class TemporalWorker:
                         max_concurrent_activities=own.concurrency, max_cached_workflows=own.cached_workflows,
                         graceful_shutdown_timeout=own.grace, max_heartbeat_throttle_interval=THROTTLE,
                         default_heartbeat_throttle_interval=THROTTLE,
+                        sticky_queue_schedule_to_start_timeout=min(STICKY, own.lease),
                     )
                 )  # fmt: skip
             self._waker = Waker(client)
