@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 from temporalio.api.workflowservice.v1 import CountWorkflowExecutionsRequest
 from temporalio.client import Client
+from temporalio.common import RawValue
 from temporalio.service import RPCError
 
 import semel
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.times import micros
+from semel.engines.temporal.acting import KEYS
+from semel.engines.temporal.carrying import unpack
 from semel.engines.temporal.clock import SKIP
 from semel.engines.temporal.migrating import migrate
 from tests.world import World
@@ -73,6 +76,16 @@ class TemporalWorld(World):
             namespace=client.namespace, query="ExecutionStatus != 'ContinuedAsNew'"
         )
         return (await client.workflow_service.count_workflow_executions(request)).count
+
+    async def kept_keys(self) -> int:
+        """See World."""
+        await asyncio.sleep(SEEN_WITHIN)
+        client = await self.client()
+        kept = 0
+        async for one in client.list_workflows("ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH 'entity:'"):
+            data: RawValue = await client.get_workflow_handle(one.id).query(KEYS, result_type=RawValue)
+            kept += len(unpack(data.payload.data).rows)
+        return kept
 
     async def sql(self, text: str, *args: Any) -> list[tuple[Any, ...]]:
         """See World."""

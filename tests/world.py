@@ -98,6 +98,10 @@ class World:
         """How many rows a table has."""
         return int((await self.sql(f"select count(*) from {table}"))[0][0])
 
+    async def kept_keys(self) -> int:
+        """How many message keys, with their answers, all entities together remember."""
+        return await self.count("semel_seen")
+
     async def _set_skew(self) -> None:
         if self.engine == "postgres":
             await self.sql("update semel_skew set micros = $1", round(self._skew * 1_000_000))

@@ -78,6 +78,7 @@ async def test_what_a_message_asks_for_comes_with_its_state(world: World) -> Non
     assert "thanks for gold" not in ran
 
 
+@pytest.mark.journal("fails at each SQL statement of a commit")
 @pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.ERROR])
 async def test_a_commit_that_fails_is_done_once(world: World, mode: Mode) -> None:
     """At whichever statement, and whether or not it was executed before its reply was lost."""
@@ -106,6 +107,7 @@ async def test_effect_keys_are_of_the_message(world: World) -> None:
         assert (await customer.ask("key", timeout="20s"))[0] != first
 
 
+@pytest.mark.journal("looks at rows; on Temporal: tests/engines/temporal/test_entity_history_is_short.py")
 @pytest.mark.parametrize("cached", [0, 100])
 async def test_history_does_not_grow(world: World, cached: int) -> None:
     app = world.app()
@@ -134,11 +136,12 @@ async def test_history_does_not_grow(world: World, cached: int) -> None:
         assert await meter.ask("add", dedup_key="last", timeout="20s") == many + 2
         assert await world.count("semel_inbox") == 0
         assert await world.count("semel_journal") == 0
-        assert await world.count("semel_seen") <= 60
+        assert await world.kept_keys() <= 60
         size = await world.sql("select length(snapshot) from semel_flow where name = 'Meter'")
         assert size[0][0] < 1000
 
 
+@pytest.mark.journal("looks at rows; on Temporal: tests/engines/temporal/test_entity_history_is_short.py")
 async def test_a_journal_is_cut_also_if_it_is_never_idle(world: World) -> None:
     app = world.app()
     longest = 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import semel
-from tests.world import World, eventually
+from tests.world import World, eventually, waits
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ async def test_a_new_field_has_its_default(world: World, cached: int) -> None:
     async with world.worker(app, cached_workflows=cached):
         await meter.ask("add", 5, timeout="20s")
         await asyncio.gather(meter.send("nap"), meter.send("add", 1))
-        await eventually(lambda: world.count("semel_journal"))
+        await waits(await found(app))
     again = new.entity(register(new, "new"), "m")
     async with world.worker(new, cached_workflows=cached):
         assert (await again.state()).unit == "kWh"
@@ -90,7 +90,7 @@ async def test_code_that_does_something_else_waits_for_code_that_does_not(
     meter = app.entity(register(app, "old"), "m")
     async with world.worker(app):
         await meter.send("nap")
-        await eventually(lambda: world.count("semel_journal"))
+        await waits(await found(app))
     elsewhere = broken.entity(register(broken, "broken"), "m")
     with caplog.at_level(logging.CRITICAL):
         async with world.worker(broken):
@@ -114,10 +114,14 @@ async def test_what_is_forbidden_waits_for_code_that_does_not_do_it(world: World
         assert await again.ask("add", 1, timeout="20s") == "1003 kWh"
 
 
-async def parked(app: semel.App, why: str) -> bool:
+async def found(app: semel.App) -> semel.Handle[None]:
     handle = await app.find("Meter/m", kind="entity")
     assert handle is not None
-    error = (await handle.describe()).error
+    return handle
+
+
+async def parked(app: semel.App, why: str) -> bool:
+    error = (await (await found(app)).describe()).error
     return error is not None and why in error.type
 
 

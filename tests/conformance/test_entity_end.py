@@ -103,6 +103,7 @@ async def test_what_comes_in_one_go_with_the_end(world: World) -> None:
 STATEMENTS = ("held", "record", "consume", "see", "lock_flows", "mail", "settle", "children_of", "close_flows")
 
 
+@pytest.mark.journal("at each SQL statement of a commit")
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_what_comes_while_the_end_is_written_is_not_lost(world: World, moment: str) -> None:
     """From another process, before or after each statement of the transaction that ends it."""

@@ -14,6 +14,7 @@ KEYS = 500
 
 
 @pytest.mark.slow
+@pytest.mark.journal("looks at rows; on Temporal: tests/engines/temporal/test_entity_history_is_short.py")
 async def test_a_flood_of_unique_keys_leaves_no_more_than_its_last_minute(world: World) -> None:
     app = world.app()
 

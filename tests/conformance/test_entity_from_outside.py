@@ -7,7 +7,7 @@ import pytest
 
 import semel
 from semel import Status
-from tests.world import World, ended, eventually
+from tests.world import World, ended, waits
 
 
 class Cart:
@@ -58,9 +58,9 @@ async def test_in_the_middle_of_a_message(world: World, way: str) -> None:
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app):
-        asked = asyncio.create_task(cart.ask("nap", timeout="20s"))
-        await eventually(lambda: world.count("semel_journal"))
-        handle = await handle_of(app, cart)
+        await cart.send("nap", dedup_key="nap")
+        asked = asyncio.create_task(cart.ask("nap", dedup_key="nap", timeout="20s"))
+        handle = await waits(await handle_of(app, cart))
         await (handle.cancel() if way == "cancel" else handle.terminate("enough"))
         with pytest.raises(semel.TaskCancelled):
             await asked

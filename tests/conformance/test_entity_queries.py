@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import semel
-from tests.world import World, eventually
+from tests.world import World, waits
 
 
 class Cart:
@@ -41,17 +41,19 @@ async def test_a_message_that_is_under_way_is_not_seen(world: World, cached: int
     cart = app.entity(Cart, "c")
     async with world.worker(app, cached_workflows=cached):
         await cart.ask("add", "tea", 2, timeout="20s")
-        asked = asyncio.create_task(cart.ask("add-later", "milk", timeout="20s"))
-        behind = asyncio.create_task(cart.ask("add-later", "bread", timeout="20s"))
-        await eventually(lambda: waits(world))
+        for item in ("milk", "bread"):
+            await cart.send("add-later", item, dedup_key=item)
+        asked, behind = (
+            asyncio.create_task(cart.ask("add-later", item, dedup_key=item, timeout="20s"))
+            for item in ("milk", "bread")
+        )
+        handle = await app.find(cart.key, kind="entity")
+        assert handle is not None
+        await waits(handle)
         assert await cart.query("count") == await other.entity(Cart, "c").query("count") == 2
         assert await world.advance_until(cart.ask("add", "salt", timeout="20s")) == 5
         assert (await asked, await behind) == (3, 4)
         assert await other.entity(Cart, "c").query("count", "tea") == 2
-
-
-async def waits(world: World) -> bool:
-    return bool((await world.sql("select count(*) from semel_journal"))[0][0])
 
 
 async def test_who_has_the_answer_sees_the_state_also_if_more_is_under_way(world: World) -> None:

@@ -106,6 +106,15 @@ async def test_steps_and_transactions(world: World, cached: int) -> None:
         await asyncio.gather(shelf.send("write", "c"), shelf.send("step", "d"), shelf.send("write", "e"))
         assert await shelf.ask("add", "f", timeout="20s") == "f"
         assert (await shelf.state()).books == ["A", "B", "C", "D", "E", "f"]
+
+
+@pytest.mark.journal("looks at rows")
+async def test_no_journal_is_left_of_steps(world: World) -> None:
+    app = world.app()
+    shelf = app.entity(register(app), "s")
+    async with world.worker(app):
+        await asyncio.gather(shelf.send("write", "c"), shelf.send("step", "d"), shelf.send("write", "e"))
+        assert await shelf.ask("add", "f", timeout="20s") == "f"
     assert await world.count("semel_journal") == 0
 
 
@@ -130,6 +139,7 @@ async def test_it_goes_on_in_another_process(world: World, cached: int) -> None:
     assert (await shelf.state()).books == ["first", "a slept", "a slept again", "b", "c slept", "c slept again", "d"]
 
 
+@pytest.mark.journal("takes a lease away")
 async def test_a_worker_that_is_cut_off_changes_nothing(world: World) -> None:
     app, other = world.app(), world.app()
     ran: list[str] = []

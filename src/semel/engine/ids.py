@@ -25,6 +25,16 @@ def new_id() -> str:
     return f"{(millis << 16) + 0x7000 + (rest << 12) // 1_000_000:016x}{half}"
 
 
+def made_at(id: str) -> int | None:
+    """When an id was made, in milliseconds since 1970; None: by other rules."""
+    if len(id) != 32 or id[12] != "7":
+        return None
+    try:
+        return int(id[:12], 16)
+    except ValueError:
+        return None
+
+
 def _draw() -> str:
     """Fill the pool and take one: each begins with a random one of the digits of the variant."""
     fresh = os.urandom(4096).hex()

@@ -208,7 +208,11 @@ class Engine(Protocol):
     capabilities: Capabilities
 
     async def start(self, request: Start) -> Admission:
-        """Ask for one execution. When this returns, the answer is committed."""
+        """Ask for one execution. When this returns, the answer is committed.
+
+        The same `Start` sent again, after a lost reply or by a relay that crashed before its note of it, gives the
+        same execution, as Admit: also when that has ended meanwhile, and whatever `reuse` says.
+        """
 
     async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
         """Ask for many, in as few commits as the engine can."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from semel.define.registry import Definition
+from semel.define.registry import Registry
 from semel.engine.protocol import Capabilities, Engine
 from semel.engines.journal.engine import JournalEngine
 from semel.engines.sqlite.store import SqliteStore
@@ -23,7 +23,7 @@ class Opener:
     """Opens engines for one URL: one for each event loop, a `:memory:` database shared between them."""
 
     def __init__(
-        self, settings: Settings, definitions: Iterable[Definition], auto_migrate: bool | None,
+        self, settings: Settings, definitions: Registry, auto_migrate: bool | None,
         clock: Callable[[], float] | None,
     ) -> None:  # fmt: skip
         self._settings = settings

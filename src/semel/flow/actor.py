@@ -51,6 +51,20 @@ class Actor(Instance):
         """What it was when it last had nothing under way; the entries of this turn are from then on."""
         self._encoded: bytes | None = None
         self._warned = False
+        self._room: int | None = None
+        """While it is held: how many bytes of messages may wait."""
+
+    def hold(self, room: int) -> None:
+        """Take no further message once nothing is under way, so that it can begin anew elsewhere with those that wait.
+
+        With more than `room` bytes of them it goes on, since they would not fit through the door.
+        """
+        self._room = room
+
+    def _holds(self) -> bool:
+        if self._room is None or not self._is_calm():
+            return False
+        return sum(len(bytes(message.payload)) for message in self._mail) <= self._room
 
     def _begin(self) -> None:
         self.state = self.entity.decode_state(self._start.input)
@@ -64,7 +78,7 @@ class Actor(Instance):
     async def _serve(self) -> None:
         ctx = EntityContext(self)
         while self.over is None:
-            if not self._mail:
+            while not self._mail or self._holds():
                 self._bell = self.loop.create_future()
                 await self._bell
                 self._bell = None
@@ -143,7 +157,8 @@ class Actor(Instance):
 
     def _overdue(self, now: int) -> tuple[int, Happening] | None:
         due = self._idle_at()
-        return (due, Signalled("", NOTHING, None, IDLE)) if self._resting and due is not None and due <= now else None
+        rests = self._resting and not self._mail
+        return (due, Signalled("", NOTHING, None, IDLE)) if rests and due is not None and due <= now else None
 
     def _idle_at(self) -> int | None:
         idle = self.entity.idle
@@ -152,7 +167,7 @@ class Actor(Instance):
     def _feed(self, what: Happening) -> None:
         if self._resting:
             self._resting = False
-            self._mark = self._snapshot()
+            self._mark = self._snapshot(tuple(self._mail))
             self._turn.entries = [Began(FORMAT, 1, self.run, self.loop.now)]
         super()._feed(what)
         self._rest()
@@ -167,7 +182,7 @@ class Actor(Instance):
 
     def _rest(self) -> None:
         """With nothing under way, what was before does not matter any more: it begins anew, as from a snapshot."""
-        waits = self._bell is not None and not self._bell.done() and not self._mail
+        waits = self._bell is not None and not self._bell.done() and (not self._mail or self._holds())
         if waits and not self._resting and self._is_calm():
             self._resting = True
             self._renew(2)  # the task that serves, and what it waits for
@@ -194,7 +209,7 @@ class Actor(Instance):
         if turn.ended is not None and self.over is not None:
             self._end(turn)
         elif self._resting:
-            self._mark = self._snapshot()
+            self._mark = self._snapshot(tuple(self._mail))
             turn.entries = []
             turn.due = self._idle_at()
         turn.snapshot, self._mark = self._mark, None

@@ -67,6 +67,8 @@ def find_priors(namespace: str, keys: list[Row], ids: list[Row]) -> Script[tuple
 @procedure(Line.ADMIT)
 def supersede(namespace: str, prior: str, row: Row) -> Script[bool]:
     """Take the key from a finished execution and give it to a new one, both or neither."""
+    if (yield Each("present", [row[:1]])):
+        return True  # sent before, and followed by others since: they keep the key
     if not (yield Ask("release_key", (prior,))):
         return False
     yield Each("admit", [row], (namespace,))
@@ -141,7 +143,7 @@ class Admissions:
                 if new:
                     self._hub.work((lane,))
                 return new
-        except EngineUnavailable:  # perhaps they are in: from now on their own ids may stand in the way
+        except (EngineUnavailable, Collision):  # some may be in, by an earlier try: their own ids stand in the way
             new = await persistently(self._store.run, admit, self._namespace, await self._rows(requests))
         await self._tell_workers(r.terms for r in requests if r.id in new)
         return new
@@ -165,7 +167,8 @@ class Admissions:
         rest = []
         for i in waiting:
             prior = holders.get((requests[i].terms.kind, requests[i].key))
-            decision = decide(prior, _asked(requests[i]), now) if prior else None
+            younger = prior is not None and prior.id >= requests[i].id
+            decision = decide(prior, _asked(requests[i]), now) if prior and not younger else None
             if isinstance(decision, Join | Replay | Refuse):
                 answers[i] = self._suppress(decision, at)
             else:
@@ -175,6 +178,7 @@ class Admissions:
     async def _decide(self, requests: list[Start], rest: list[int], answers: list[Any]) -> list[int]:
         """Something stood in the way of these: ask the contract. Those to try again are given back."""
         holders, present, at = await self._priors([requests[i] for i in rest])
+        present |= await self._followed([requests[i] for i in rest], holders)
         now = from_micros(at)
         again = []
         for i in rest:
@@ -208,6 +212,13 @@ class Admissions:
             ends = None if window_ends is None else from_micros(window_ends)
             holders[kind, key] = Prior(id_, name, print_, _STATUS[status], generation, ends)
         return holders, present, rows[0][-1] if rows else 0
+
+    async def _followed(self, requests: list[Start], holders: dict[tuple[str, str | None], Prior]) -> set[str]:
+        """Those that are in and no longer hold their key: only where the holder is younger than the request."""
+        ids = [(r.id,) for r in requests if (prior := holders.get((r.terms.kind, r.key))) and prior.id > r.id]
+        if not ids:
+            return set()
+        return (await persistently(self._store.run, find_priors, self._namespace, [], ids))[1]
 
     async def _tell_workers(self, admitted: Iterable[Terms]) -> None:
         """Those of this process; the database tells the others."""

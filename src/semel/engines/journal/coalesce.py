@@ -13,12 +13,12 @@ HEAVIEST = 4 << 20
 """Bytes in one flush, beyond which the rest waits for the next; a single item may be heavier."""
 
 
-def fitting(items: Sequence[Item], most: int, weigh: Callable[[Item], int]) -> int:
+def fitting(items: Sequence[Item], most: int, weigh: Callable[[Item], int], heaviest: int = HEAVIEST) -> int:
     """How many of the first items go into one flush: at most so many, and not too heavy together."""
     weight = 0
     for count, item in enumerate(items[:most]):
         weight += weigh(item)
-        if weight > HEAVIEST and count:
+        if weight > heaviest and count:
             return count
     return min(len(items), most)
 
@@ -35,10 +35,12 @@ class Coalescer(Generic[Item, Answer]):
         flush: Callable[[list[Item]], Awaitable[list[Answer | BaseException]]],
         most: int,
         weigh: Callable[[Item], int] = lambda item: 0,
+        heaviest: int = HEAVIEST,
     ) -> None:
         self._flush = flush
         self._most = most
         self._weigh = weigh
+        self._heaviest = heaviest
         self._items: list[Item] = []
         self._futures: list[asyncio.Future[Answer]] = []
         self._flusher: asyncio.Task[None] | None = None
@@ -83,7 +85,7 @@ class Coalescer(Generic[Item, Answer]):
     async def _run(self) -> None:
         try:
             while self._items:
-                cut = fitting(self._items, self._most, self._weigh)
+                cut = fitting(self._items, self._most, self._weigh, self._heaviest)
                 self._alone = cut == 1
                 items, self._items = self._items[:cut], self._items[cut:]
                 futures, self._futures = self._futures[:cut], self._futures[cut:]

@@ -3,41 +3,61 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
-from base64 import b64decode, b64encode
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 from temporalio import workflow
-from temporalio.common import RawValue
+from temporalio.common import RawValue, RetryPolicy
 
+from semel.contract.lifecycle import Status
 from semel.define.entity import Entity
+from semel.engines.temporal.bridge import INHERIT
+from semel.engines.temporal.carrying import Packed, Row, pack, unpack
 from semel.engines.temporal.commanding import Commands
 from semel.engines.temporal.hosting import FlowHost, Patching
-from semel.engines.temporal.payloads import wrap
+from semel.engines.temporal.payloads import unwrap, wrap
+from semel.engines.temporal.tally import Tally
 from semel.flow import snapshot
 from semel.flow.actor import Actor
+from semel.flow.entries import Signalled
 from semel.flow.instance import Instance
 from semel.flow.replies import dump as dump_reply
 from semel.flow.seen import Seen
 from semel.flow.snapshot import Snapshot
-from semel.flow.turn import Identity, Turn
+from semel.flow.turn import Ended, Identity, Turn
 from semel.settings import Settings
 
-MESSAGE: Final = "semel:message"
-ANSWER: Final = "semel:answer"
+MESSAGES: Final = "semel:messages"
+ANSWERS: Final = "semel:answers"
 STATE: Final = "semel:state"
+KEYS: Final = "semel:keys"
 LONG: Final = 1000
-"""Events of history after which an entity that rests begins anew."""
+"""Events of history after which an entity begins anew, as soon as it has nothing under way."""
+STATE_BYTES: Final = 1 << 20
+"""A state of at most so many can always be carried to a new history; a message that makes it larger fails."""
+MAIL_BYTES: Final = 400_000
+"""Messages that wait are carried too. While there are more bytes of them they are handled first."""
+TOLD_BYTES: Final = 1 << 20
+"""Answers in the reply to one question; who asked for others asks again."""
 
 
-class _Carried(Struct, array_like=True):
-    """What goes from run to run: a snapshot, and the keys that were seen with their answers."""
+class Letter(Struct, array_like=True, frozen=True):
+    """A message on its way: `at` is when it was sent, since it may wait for long until there is a worker."""
 
-    start: Raw
-    rows: list[tuple[int, str, int, Raw]]
-    skipped: int = 0
+    name: str
+    payload: Raw
+    key: str | None
+    at: int
+
+
+class Told(Struct, array_like=True, frozen=True):
+    """Answers by key, NOTHING where one was given up, and the first run of the execution that they are from."""
+
+    first_run: str
+    answers: dict[str, Raw]
 
 
 class _Actor(Patching, Actor):
@@ -48,82 +68,138 @@ class EntityHost(FlowHost):
     """One run of one entity."""
 
     def __init__(self, entity: Entity[Any], settings: Settings) -> None:
-        super().__init__(settings)
+        super().__init__(replace(settings, max_payload=min(settings.max_payload, STATE_BYTES)))
         self._entity = entity
-        self._replies: dict[str, tuple[int, int, bytes]] = {}
-        """Answers by key: number, when, what."""
+        self._rows: dict[str, Row] = {}
+        """The keys that were seen, oldest first."""
         self._keys: dict[int, str] = {}
         self._last: Snapshot | None = None
-        """What it was when it last rested."""
+        """What it was after its last message."""
+        self._fresh: Snapshot | None = None
+        """What it begins anew with, once it has ended, for what came meanwhile."""
         self._began = False
 
+    def receive(self, letters: RawValue) -> None:
+        """Messages, in order. No clock of a sender is believed that is ahead."""
+        now = self.clock.now()
+        for one in msgspec.json.decode(unwrap(letters) or b"[]", type=list[Letter]):
+            self.arrive(Signalled(one.name, one.payload, one.key), min(one.at, now))
+
+    async def _taken_over(self, carried: bytes | None) -> bytes | None:
+        """From the run before; or from the entity that has ended under this key, since keys outlive it."""
+        if carried is not None or self.card.previous is None:
+            return carried
+        found: RawValue = await workflow.execute_activity(
+            INHERIT, wrap(msgspec.json.encode(self.card.previous)), result_type=RawValue,
+            start_to_close_timeout=timedelta(minutes=1), retry_policy=RetryPolicy(),
+        )  # fmt: skip
+        return unwrap(found)
+
     async def _instance(self, who: Identity, input: bytes, carried: bytes | None) -> Instance:
-        start = Snapshot(b"{}")
+        start, self._tally = Snapshot(b"{}"), Tally()
+        carried = await self._taken_over(carried)
         if carried is not None:
-            taken = _unpack(carried)
-            start = snapshot.load(bytes(taken.start))
-            self.clock.skipped = taken.skipped
-            for n, key, at, reply in taken.rows:
-                self._replies[key], self._keys[n] = (n, at, bytes(reply)), key
-        self._last = None if carried is None else start
-        self._who = who
-        self._seen = Seen(self._entity.fresh_window(), ((n, key, at) for key, (n, at, _) in self._replies.items()))
+            taken = unpack(carried)
+            if bytes(taken.start) != b"null":
+                start = self._last = snapshot.load(bytes(taken.start))
+                self.clock.skipped = taken.skipped
+            for row in taken.rows:
+                self._rows[row.key], self._keys[row.n] = row, row.key
+        self._who, self._began = who, True
+        self._seen = Seen(self._entity.fresh_window(), ((row.n, row.key, row.at) for row in self._rows.values()))
         actor = self._actor(start)
         self.commands = Commands(self, actor)
         return actor
 
-    def _actor(self, start: Snapshot) -> Instance:
+    def _actor(self, start: Snapshot) -> _Actor:
         actor = _Actor(self._entity, self._who, self.settings, start, self._seen)
         actor.outer = asyncio.get_running_loop()
         return actor
 
+    async def _serve(self, instance: Instance) -> Ended:
+        while True:
+            ended = await super()._serve(instance)
+            await self.commands.settled()
+            if not self._arrivals or self._fresh is None:
+                break
+            instance = self._actor(self._fresh)  # came while it ended
+        return replace(ended, output=self._pack().data) if ended.status is Status.COMPLETED else ended
+
+    async def _again(self, taken: Snapshot) -> Instance:
+        """It has ended, and there is more to do: no need for another history."""
+        self._last = taken
+        return self._actor(taken)
+
     async def _note(self, instance: Instance, turn: Turn) -> bytes | None:
         await super()._note(instance, turn)
-        self._began = True
+        self._fresh = turn.fresh
         for reply in turn.replies:
-            self._replies[reply.key] = (reply.n, reply.at, dump_reply(reply))
+            self._rows.pop(reply.key, None)  # its place is among the newest
+            self._rows[reply.key] = Row(reply.n, reply.key, reply.at, Raw(dump_reply(reply)))
             self._keys[reply.n] = reply.key
         for number in turn.forgotten:
             key = self._keys.pop(number, None)
-            if key is not None and self._replies.get(key, (0,))[0] == number:
-                del self._replies[key]
+            if key is not None and self._rows[key].n == number:
+                del self._rows[key]
         if turn.snapshot is not None:
             self._last = turn.snapshot
+        self._tally.add(self.clock.now(), seen=turn.hits, overflowed=turn.overflowed)
+        if isinstance(instance, Actor) and _is_long():
+            instance.hold(MAIL_BYTES)
         return None
 
     async def _rest(self, instance: Instance, turn: Turn) -> None:
         """Between two messages its state is all there is to know: the moment to begin a new history."""
-        info = workflow.info()
-        long = info.is_continue_as_new_suggested() or info.get_current_history_length() > LONG
-        if long and turn.snapshot is not None and not turn.entries:
-            await self._again(turn.snapshot)
+        if turn.snapshot is not None and not turn.entries and _is_long():
+            await self.commands.settled()
+            if not self._arrivals:
+                self._begin_history(turn.snapshot)
         await super()._rest(instance, turn)
 
-    async def _again(self, taken: Snapshot) -> None:
-        await self.commands.settled()
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        if self._arrivals:
-            return  # came while the last answers were given: they are not for the next run to find
-        rows = [(n, key, at, Raw(reply)) for key, (n, at, reply) in self._replies.items()]
-        carried = _pack(_Carried(Raw(snapshot.dump(taken)), rows, self.clock.skipped))
-        workflow.continue_as_new(args=[wrap(b"{}"), wrap(carried)])
+    def _begin_history(self, taken: Snapshot) -> None:
+        """Nothing is lost on the way: Temporal takes this back if another message has come, and tells of that first."""
+        packed = self._pack(snapshot.dump(taken))
+        self._tally.add(self.clock.now(), overflowed=packed.keys)
+        workflow.continue_as_new(args=[wrap(b"{}"), wrap(packed.data)])
 
-    async def answer(self, key: str) -> RawValue:
-        """Wait for what is answered to the message with this key."""
-        await workflow.wait_condition(lambda: key in self._replies)
-        return wrap(self._replies[key][2])
+    def _pack(self, start: bytes | None = None) -> Packed:
+        packed = pack(list(self._rows.values()), start, self.clock.skipped)
+        if packed.answers or packed.keys:
+            workflow.logger.warning(
+                "%s: %s answers and %s keys within its window are forgotten, the oldest ones: together they are larger "
+                "than the cluster takes. Answer less, or declare a shorter window or fewer max_keys.",
+                self._who.key, f"{packed.answers:,}", f"{packed.keys:,}",
+            )  # fmt: skip
+        return packed
+
+    def _set_alarm(self, due: int | None) -> None:
+        """An alarm that is too early is kept, and looks again: else each message costs two events of a timer."""
+        if self._alarm is not None and due is not None:
+            then, skipped, _ = self._alarm
+            if then <= due and skipped == self.clock.skipped:
+                return
+        super()._set_alarm(due)
+
+    def answers(self, keys: RawValue) -> RawValue:
+        """What was answered to the messages with these keys; those that have no answer yet are left out."""
+        found: dict[str, Raw] = {}
+        room = TOLD_BYTES
+        for key in msgspec.json.decode(unwrap(keys) or b"[]", type=list[str]):
+            row = self._rows.get(key)
+            if row is not None and room > 0:
+                found[key] = row.reply
+                room -= len(bytes(row.reply))
+        return wrap(msgspec.json.encode(Told(workflow.info().first_execution_run_id, found)))
 
     def state(self) -> RawValue:
         """Its snapshot after its last message; nothing while it has had none."""
         return wrap(None if self._last is None else snapshot.dump(self._last))
 
-
-def _pack(carried: _Carried) -> bytes:
-    """Small: ten thousand keys are a megabyte, and a payload has two at most."""
-    packed = b64encode(zlib.compress(msgspec.json.encode(carried))).decode()
-    return msgspec.json.encode({"zlib": packed})
+    def keys(self) -> RawValue:
+        """What another one under the same key inherits; nothing while it does not know itself."""
+        return wrap(self._pack().data if self._began else None)
 
 
-def _unpack(data: bytes) -> _Carried:
-    packed = msgspec.json.decode(data)["zlib"]
-    return msgspec.json.decode(zlib.decompress(b64decode(packed)), type=_Carried)
+def _is_long() -> bool:
+    info = workflow.info()
+    return info.is_continue_as_new_suggested() or info.get_current_history_length() > LONG

@@ -22,6 +22,7 @@ OUTCOME: Final = "semel:outcome"
 STEP: Final = "semel:step"
 """A local activity: it runs a step, and writes a row of the journal into history. One name for all of them, since
 Temporal compares names when it replays, and Semel can say more of what differs."""
+INHERIT: Final = "semel:inherit"
 
 
 class Ask(Struct, frozen=True, omit_defaults=True):

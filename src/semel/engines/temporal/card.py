@@ -43,7 +43,7 @@ class Card(Struct, frozen=True, omit_defaults=True):
     foreign: bool = False
     """Other people's code: it takes its arguments one by one, and knows nothing of Semel."""
     asked: str = ""
-    """The request that it came of, where several may have asked for the same one to follow another."""
+    """The request that it came of: of several who want to follow another one, and when it is sent again."""
     skipped: int = 0
     """By how many microseconds the clock of whoever asked was ahead: only where tests move clocks."""
 

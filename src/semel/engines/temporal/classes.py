@@ -24,7 +24,7 @@ from semel.define.entity import Entity
 from semel.define.registry import Definition, Registry
 from semel.define.task import Task
 from semel.define.workflow import Workflow
-from semel.engines.temporal.acting import ANSWER, MESSAGE, STATE, EntityHost
+from semel.engines.temporal.acting import ANSWERS, KEYS, MESSAGES, STATE, EntityHost
 from semel.engines.temporal.clock import SKIP
 from semel.engines.temporal.hosting import FlowHost, WorkflowHost
 from semel.engines.temporal.parking import POKE
@@ -173,21 +173,26 @@ def _workflow_members(label: str) -> dict[str, Any]:
 
 
 def _entity_members(label: str) -> dict[str, Any]:
-    def message(self: Any, name: str, payload: RawValue, key: str | None = None) -> None:
-        self.host.arrive(Signalled(name, raw(unwrap(payload)), key))
+    def receive(self: Any, letters: RawValue) -> None:
+        self.host.receive(letters)
 
-    async def answer(self: Any, key: str) -> RawValue:
-        found: RawValue = await self.host.answer(key)
+    def answers(self: Any, keys: RawValue) -> RawValue:
+        found: RawValue = self.host.answers(keys)
         return found
 
     def state(self: Any) -> RawValue:
         found: RawValue = self.host.state()
         return found
 
-    members = _members(label, message=message, answer=answer, state=state)
-    members["message"] = workflow.signal(name=MESSAGE)(members["message"])
-    members["answer"] = workflow.update(name=ANSWER)(members["answer"])
+    def keys(self: Any) -> RawValue:
+        found: RawValue = self.host.keys()
+        return found
+
+    members = _members(label, receive=receive, answers=answers, state=state, keys=keys)
+    members["receive"] = workflow.signal(name=MESSAGES)(members["receive"])
+    members["answers"] = workflow.query(name=ANSWERS)(members["answers"])
     members["state"] = workflow.query(name=STATE)(members["state"])
+    members["keys"] = workflow.query(name=KEYS)(members["keys"])
     return members
 
 

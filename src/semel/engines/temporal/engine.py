@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from temporalio.client import Client
@@ -16,7 +16,7 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Suppressed
 from semel.contract.retention import WORKFLOW_RETENTION
 from semel.contract.times import from_micros
-from semel.define.registry import Definition, Registry
+from semel.define.registry import Registry
 from semel.engine.protocol import (
     Admission,
     Capabilities,
@@ -31,15 +31,18 @@ from semel.engine.protocol import (
     Worker,
     WorkerState,
 )
-from semel.engines.temporal import controlling, listing, migrating, replaying, resetting, writing
+from semel.engines.temporal import controlling, listing, migrating, replaying, resetting
+from semel.engines.temporal.asking import Questions
 from semel.engines.temporal.connecting import Target, connect
 from semel.engines.temporal.doctor import examine
-from semel.engines.temporal.names import split, workflow_id
+from semel.engines.temporal.names import kind_of, split, workflow_id
 from semel.engines.temporal.needs import longest
 from semel.engines.temporal.reading import Reader, Seen
 from semel.engines.temporal.records import Records
 from semel.engines.temporal.starting import Starter, reason_of
+from semel.engines.temporal.tally import counted
 from semel.engines.temporal.worker import TemporalWorker
+from semel.engines.temporal.writing import Mail
 from semel.errors import ConfigError, MigrationNeeded
 from semel.flow.replaying import try_replay
 from semel.settings import QueueSettings, Settings
@@ -56,7 +59,7 @@ class TemporalEngine:
     capabilities = TEMPORAL
 
     def __init__(
-        self, target: Target, records: Records, settings: Settings, definitions: Iterable[Definition], *,
+        self, target: Target, records: Records, settings: Settings, definitions: Registry, *,
         auto_migrate: bool, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self.records = records
@@ -94,6 +97,8 @@ class TemporalEngine:
         self._kept = kept.retention
         self._reader = Reader(client, kept.retention)
         self._starter = Starter(client, self._reader, self.now, self.skipped)
+        self._mail = Mail(client, self._reader, self._starter, self.now, self.skipped)
+        self._questions = Questions(client, self._reader, self._definitions, self._settings)
         return client
 
     async def start(self, request: Start) -> Admission:
@@ -160,9 +165,11 @@ class TemporalEngine:
     async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed], datetime]:
         """See Engine."""
         await self.open()
-        found = [await self._told(seen) for seen in await listing.history(self._reader, workflow_id(kind, key))]
+        runs = await listing.history(self._reader, workflow_id(kind, key))
+        found = [await self._told(seen) for seen in runs]
         suppressed = await self.records.suppressed([one.id for one in found])
-        return found, list(suppressed or ()), from_micros(self.now())
+        by_entities = [count for seen in runs for count in counted(seen.id, seen.memo)]
+        return found, [*(suppressed or ()), *by_entities], from_micros(self.now())
 
     async def input_of(self, id: str) -> bytes | None:
         """See Engine."""
@@ -189,7 +196,8 @@ class TemporalEngine:
             execution = await self.get(id)
             if execution is None or execution.expired:
                 return Outcome(how.status, None, None, expired=True)
-        return Outcome(how.status, how.output, how.error, expired=False)
+        output = None if kind_of(found[1]) == "entity" else how.output  # what it leaves is for its heirs
+        return Outcome(how.status, output, how.error, expired=False)
 
     async def cancel(self, id: str) -> Status | None:
         """See Engine."""
@@ -201,15 +209,23 @@ class TemporalEngine:
 
     async def send(self, message: Message) -> str:
         """See Engine."""
-        return await writing.send(await self.open(), message, self.now(), self.skipped())
+        await self.open()
+        return await self._mail.send(message)
 
     async def answer(self, id: str, key: str, timeout: float | None) -> Outcome | None:
         """See Engine."""
-        return await writing.answer(await self.open(), id, key, timeout)
+        await self.open()
+        return await self._questions.answer(id, key, timeout)
 
     async def state_of(self, key: str) -> tuple[bool, bytes | None]:
         """See Engine."""
-        return await writing.state_of(await self.open(), self._reader, key)
+        await self.open()
+        return await self._questions.state_of(key)
+
+    async def keys_of(self, id: str) -> bytes | None:
+        """What an entity that has ended leaves to the next one."""
+        await self.open()
+        return await self._questions.keys_of(id)
 
     async def terminate(self, id: str, why: str) -> Status | None:
         """See Engine."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import events
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -17,6 +18,7 @@ import msgspec
 from temporalio import workflow
 from temporalio.common import RawValue, SearchAttributeKey
 
+from semel.contract.times import from_micros
 from semel.define.workflow import Workflow
 from semel.engines.temporal import parking
 from semel.engines.temporal.bridge import Made
@@ -31,7 +33,7 @@ from semel.engines.temporal.tasking import card_of_this
 from semel.errors import Forbidden, NonDeterminism
 from semel.flow import snapshot
 from semel.flow.commands import IN_PLACE, Command, Kind
-from semel.flow.entries import Happening, Stopped
+from semel.flow.entries import Happening, Signalled, Stopped
 from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Ended, Identity, Turn
@@ -74,6 +76,7 @@ class FlowHost:
         self.clock = Clock()
         self.card = Card("workflow", "")
         self._arrivals: list[Arrival] = []
+        self._came = 0
         self._alarm: tuple[int, int, asyncio.TimerHandle] | None = None
         self._rung = False
         self._poked = False
@@ -81,9 +84,10 @@ class FlowHost:
         self.on_alarm: Callable[[object, float], None] | None = None
         """Hears of timers while a history is replayed."""
 
-    def arrive(self, what: Happening) -> None:
+    def arrive(self, what: Happening, at: int | None = None) -> None:
         """Something for the code to know of."""
-        self._arrivals.append(Arrival(self.clock.now(), what))
+        self._came += 1
+        self._arrivals.append(Arrival(self.clock.now() if at is None else at, what, self._came))
 
     def made(self, made: Made, row: bytes | None) -> None:
         """A step has its answer. The row of the journal that asked for it is there too, if it went along."""
@@ -127,13 +131,11 @@ class FlowHost:
             self._rung = False
             turn = await self._turn(instance, arrivals)
             self.commands.carry_out(turn, await self._note(instance, turn))
-            if turn.again is not None:
-                await self._again(turn.again)
             if turn.ended is not None:
-                if not self._arrivals or await self._stays_ended(turn):
-                    return turn.ended
-                continue
-            if not self._waits:
+                return turn.ended
+            if turn.again is not None:
+                instance = await self._again(turn.again)
+            elif not self._waits:
                 self._set_alarm(turn.due)
                 await self._rest(instance, turn)
             if self._mismatch is not None:
@@ -158,6 +160,8 @@ class FlowHost:
         try:
             turn = instance.turn(self.clock.now(), arrivals)
             _refuse_what_temporal_refuses(instance)
+            taken = set(turn.consumed)  # not all of it, where the code came to its end before
+            self._arrivals[:0] = [one for one in arrivals if one.row is not None and one.row not in taken]
             return turn
         except (Forbidden, NonDeterminism, workflow.NondeterminismError):
             info = workflow.info()
@@ -179,12 +183,12 @@ class FlowHost:
     async def _rest(self, instance: Instance, turn: Turn) -> None:
         await self._through(workflow.wait_condition(lambda: self._waits))
 
-    async def _stays_ended(self, turn: Turn) -> bool:
-        """Something came while the code returned: a workflow ends nevertheless."""
-        return True
-
-    async def _again(self, taken: Snapshot) -> None:
+    async def _again(self, taken: Snapshot) -> Instance:
+        """What goes on from here, if it is not a new run of Temporal's. Signals that came late are carried over."""
         await self.commands.settled()
+        late = [(one.what, one.at) for one in self._arrivals if isinstance(one.what, Signalled)]
+        new = [what for what, at in late if what.key is None or taken.seen.push(what.key, from_micros(at))]
+        taken = replace(taken, signals=(*taken.signals, *new))
         workflow.continue_as_new(args=[wrap(taken.input), wrap(snapshot.dump(taken))])
 
     async def _note(self, instance: Instance, turn: Turn) -> bytes | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from semel.define.registry import Definition
+from semel.define.registry import Registry
 from semel.engine.protocol import Engine
 from semel.engines.temporal.connecting import parse
 from semel.engines.temporal.engine import TemporalEngine
@@ -13,7 +13,7 @@ from semel.settings import Settings
 
 
 def open_engine(
-    settings: Settings, namespace: str, definitions: Iterable[Definition], *, migrate: bool,
+    settings: Settings, namespace: str, definitions: Registry, *, migrate: bool,
     records_too: bool | None, clock: Callable[[], float],
 ) -> Engine:  # fmt: skip
     """A new engine for the running event loop; it connects with its first verb."""

@@ -69,12 +69,13 @@ async def try_replay(
     seen = await reader.find(id)
     if seen is None or not isinstance(registry.get(seen.card.name), Workflow):
         return None
-    again = await replay(await _history(client, seen), registry, settings, client.namespace, client.data_converter)
+    again = await replay(await history_of(client, seen), registry, settings, client.namespace, client.data_converter)
     key = seen.card.key or seen.info.execution.workflow_id
     return Replayed(seen.id, seen.card.name, key, again.error, again.expected, again.found)
 
 
-async def _history(client: Client, seen: Seen) -> WorkflowHistory:
+async def history_of(client: Client, seen: Seen) -> WorkflowHistory:
+    """What happened in one run of a workflow."""
     execution = seen.info.execution
     return await client.get_workflow_handle(execution.workflow_id, run_id=execution.run_id).fetch_history()
 

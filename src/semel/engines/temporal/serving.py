@@ -21,7 +21,7 @@ from semel.contract.records import ErrorInfo
 from semel.define.context import Running, enter
 from semel.engine.outcomes import describe
 from semel.engines.temporal import steps
-from semel.engines.temporal.bridge import OUTCOME, START, STEP, Ask, Made, Told
+from semel.engines.temporal.bridge import INHERIT, OUTCOME, START, STEP, Ask, Made, Told
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.running import Runner
 from semel.errors import ConfigError, InputError
@@ -47,6 +47,7 @@ class Service:
             activity.defn(name=START)(self._bound(self.start)),
             activity.defn(name=OUTCOME)(self._bound(self.outcome)),
             activity.defn(name=STEP)(self._bound(self.step)),
+            activity.defn(name=INHERIT)(self._bound(self.inherit)),
         ]
 
     def _bound(self, method: Callable[[bytes], Any]) -> Callable[..., Any]:
@@ -78,6 +79,10 @@ class Service:
             if found is not None:
                 break
         return wrap(msgspec.json.encode(Told(id_, found.status.value, raw(found.output), found.error)))
+
+    async def inherit(self, data: bytes) -> RawValue:
+        """What an entity knows of the one that has ended under its key."""
+        return wrap(await self._engine.keys_of(msgspec.json.decode(data, type=str)))
 
     async def step(self, data: bytes) -> RawValue:
         """Run a function that a workflow has left here, and write down the row it came with."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
+from msgspec import structs
 from temporalio.api.common.v1 import Memo, Payloads, WorkflowType
 from temporalio.api.enums.v1 import WorkflowIdConflictPolicy, WorkflowIdReusePolicy
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -17,6 +18,7 @@ from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, 
 from semel.contract.fingerprint import fingerprint
 from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.times import from_micros
+from semel.engine.ids import made_at
 from semel.engine.protocol import Admission, Start
 from semel.engines.temporal.attempts import priority_of
 from semel.engines.temporal.calling import told
@@ -27,6 +29,10 @@ from semel.engines.temporal.reading import Reader, Seen, prior_of
 from semel.errors import EngineUnavailable
 
 TRIES: Final = 20
+MOST_BACK: Final = 50
+"""Runs under an id that are asked for their request, before one is taken to be new."""
+CLOCKS_DIFFER: Final = 10_000
+"""Milliseconds by which the clocks of two clients may differ."""
 _NEXT: Final = uuid.UUID("5e3e1a51-0000-5000-8000-736f6d656c31")
 
 
@@ -41,7 +47,7 @@ class Starter:
 
     async def start(self, request: Start, parent: str | None = None) -> Admission:
         """One request. A first execution under its key costs one call."""
-        card = card_of(request, self._now(), parent=parent, skipped=self._skipped())
+        card = structs.replace(card_of(request, self._now(), parent=parent, skipped=self._skipped()), asked=request.id)
         id_ = TASK + request.id if request.key is None else workflow_id(request.terms.kind, request.key)
         run = await self.launch(id_, request.terms.queue, request.payload, card, request.id)
         if run is not None:
@@ -56,14 +62,36 @@ class Starter:
                 continue
             prior = prior_of(seen, await self._reader.execution(seen), await self._adopted(seen, request))
             decision = decide(prior, asked, from_micros(self._now()))
+            if (sent := await self._sent_before(seen, request, isinstance(decision, Admit))) is not None:
+                return Admission(sent.id, Admit(sent.card.previous, sent.card.generation))
             if not isinstance(decision, Admit):
                 return Admission(prior.id, decision)
-            run = await self.follow(
-                id_, request.terms.queue, request.payload, card, prior, decision.generation, asked=request.id
-            )
+            run = await self.follow(id_, request.terms.queue, request.payload, card, prior, decision.generation)
             if run is not None and await self._came_of(id_, run, request.id):
                 return Admission(execution_id(run, id_), decision)
         raise EngineUnavailable(f"key {request.key!r} changes hands too quickly: try again.")
+
+    async def _sent_before(self, seen: Seen, request: Start, thoroughly: bool) -> Seen | None:
+        """What this very request has started before, should it be sent again.
+
+        A cluster knows the request of the newest run under an id only, and not of one that followed another. So runs
+        that are younger than the request are asked, where a new one would begin otherwise.
+        """
+        made = made_at(request.id) or 0
+        for _ in range(MOST_BACK):
+            card = seen.card
+            if card.asked == request.id:
+                return seen
+            of_this = made_at(card.asked)
+            older = of_this is not None and of_this < made - CLOCKS_DIFFER
+            found = split(card.previous or "")
+            if not thoroughly or older or found is None:
+                return None
+            before = await self._reader.describe(found[1], found[0])
+            if before is None:
+                return None
+            seen = before
+        return None
 
     async def _adopted(self, seen: Seen, request: Start) -> bytes | None:
         """The fingerprint of one that other hands have started, by what they gave it: it may well be the same."""
@@ -79,10 +107,10 @@ class Starter:
         return seen is not None and seen.card.asked == asked
 
     async def follow(
-        self, id: str, queue: str, payload: bytes, card: Card, prior: Prior, generation: int, asked: str = ""
+        self, id: str, queue: str, payload: bytes, card: Card, prior: Prior, generation: int
     ) -> str | None:
         """Start after an execution that has ended. Whoever else follows the same one gets the same run."""
-        after = Card(**{**_fields(card), "generation": generation, "previous": prior.id, "asked": asked})
+        after = structs.replace(card, generation=generation, previous=prior.id)
         found = split(prior.id)
         same = uuid.uuid5(_NEXT, found[0] if found else prior.id)
         return await self.launch(id, queue, payload, after, str(same), after=prior.status)
@@ -121,10 +149,6 @@ def _policy(after: Status | None) -> WorkflowIdReusePolicy.ValueType:
     if after in RELEASED:
         return WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY
     return WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
-
-
-def _fields(card: Card) -> dict[str, Any]:
-    return {name: getattr(card, name) for name in card.__struct_fields__}
 
 
 def reason_of(decision: Join | Replay | Refuse) -> Reason:

@@ -1,78 +1,110 @@
-"""Messages to entities."""
+"""Messages to entities: in the order in which a process sends them, as many in one signal as have gathered."""
 
 from __future__ import annotations
 
-import asyncio
-import uuid
+from collections.abc import Callable
+from typing import Final
+from weakref import WeakValueDictionary
 
+import msgspec
 from temporalio.api.common.v1 import Memo, Payloads, WorkflowType
 from temporalio.api.enums.v1 import WorkflowIdConflictPolicy, WorkflowIdReusePolicy
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import SignalWithStartWorkflowExecutionRequest
-from temporalio.client import Client, WorkflowQueryFailedError, WorkflowUpdateFailedError
-from temporalio.common import RawValue
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from semel.engine.protocol import Message, Outcome
-from semel.engines.temporal.acting import ANSWER, MESSAGE, STATE
-from semel.engines.temporal.calling import call, told
-from semel.engines.temporal.card import card_of, to_memo
-from semel.engines.temporal.names import execution_id, split, workflow_id
-from semel.engines.temporal.payloads import unwrap, wrap
-from semel.engines.temporal.reading import Reader
-from semel.flow import replies
+from semel.engine.protocol import Message
+from semel.engines.journal.coalesce import Coalescer
+from semel.engines.temporal.acting import MESSAGES, Letter
+from semel.engines.temporal.calling import told
+from semel.engines.temporal.card import Card, card_of, to_memo
+from semel.engines.temporal.names import execution_id, workflow_id
+from semel.engines.temporal.payloads import wrap
+from semel.engines.temporal.reading import Reader, prior_of
+from semel.engines.temporal.starting import Starter
+from semel.errors import EngineUnavailable
+from semel.flow.entries import raw
+
+MOST_AT_ONCE: Final = 500
+HEAVIEST: Final = 500_000
+"""Bytes of messages in one signal; a single one may be heavier, up to what the cluster takes."""
+TRIES: Final = 100
 
 
-async def send(client: Client, message: Message, now: int, skipped: int) -> str:
-    """Hand a message to an entity, which begins if it is not there: one call, both or neither."""
-    start = message.start
-    id_ = workflow_id("entity", start.key or "")
-    encode = client.data_converter.encode
-    memo = {name: (await encode([value]))[0] for name, value in to_memo(card_of(start, now, skipped=skipped)).items()}
-    args = [message.name, wrap(message.payload), message.key]
-    request = SignalWithStartWorkflowExecutionRequest(
-        namespace=client.namespace, workflow_id=id_, workflow_type=WorkflowType(name=start.terms.name),
-        task_queue=TaskQueue(name=start.terms.queue), input=Payloads(payloads=await encode([wrap(start.payload)])),
-        identity=client.identity, request_id=start.id, signal_name=MESSAGE,
-        workflow_id_reuse_policy=WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-        workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-        signal_input=Payloads(payloads=await encode(args)), memo=Memo(fields=memo),
-    )  # fmt: skip
-    answer = await call(client.workflow_service.signal_with_start_workflow_execution(request, retry=True))
-    return execution_id(answer.run_id, id_)
+class Mail:
+    """Messages of one engine. What is for one entity goes out one signal after the other, so that order is kept."""
+
+    def __init__(
+        self, client: Client, reader: Reader, starter: Starter, now: Callable[[], int], skipped: Callable[[], int]
+    ) -> None:
+        self._client = client
+        self._reader = reader
+        self._starter = starter
+        self._now = now
+        self._skipped = skipped
+        self._lines: WeakValueDictionary[str, Coalescer[_Posted, str]] = WeakValueDictionary()
+        """By entity; each is there as long as somebody waits in it."""
+
+    async def send(self, message: Message) -> str:
+        """One message; when this returns it is in the cluster. The entity's execution."""
+        id_ = workflow_id("entity", message.start.key or "")
+        line = self._lines.get(id_)
+        if line is None:
+            line = self._lines[id_] = Coalescer(self._post, MOST_AT_ONCE, _weight, HEAVIEST)
+        return await line.ask((message, self._now()))
+
+    async def _post(self, posted: list[_Posted]) -> list[str | BaseException]:
+        """Messages for one entity. It is made if it is missing, in the same call."""
+        first = posted[0][0]
+        card = card_of(first.start, self._now(), skipped=self._skipped())
+        letters = msgspec.json.encode([Letter(m.name, raw(m.payload), m.key, at) for m, at in posted])
+        request = await self._request(first, card, letters)
+        for _ in range(TRIES):
+            try:
+                answer = await self._client.workflow_service.signal_with_start_workflow_execution(request, retry=True)
+                return [execution_id(answer.run_id, request.workflow_id)] * len(posted)
+            except RPCError as error:
+                if error.status is not RPCStatusCode.ALREADY_EXISTS:
+                    raise _unsure(error) from error
+            await self._revive(request.workflow_id, first, card)
+        raise EngineUnavailable(f"{first.start.key!r} comes and goes too often: try again.")
+
+    async def _request(self, first: Message, card: Card, letters: bytes) -> SignalWithStartWorkflowExecutionRequest:
+        encode, start = self._client.data_converter.encode, first.start
+        memo = {name: (await encode([value]))[0] for name, value in to_memo(card).items()}
+        return SignalWithStartWorkflowExecutionRequest(
+            namespace=self._client.namespace, workflow_id=workflow_id("entity", start.key or ""),
+            workflow_type=WorkflowType(name=start.terms.name), task_queue=TaskQueue(name=start.terms.queue),
+            input=Payloads(payloads=await encode([wrap(start.payload)])), identity=self._client.identity,
+            request_id=start.id, signal_name=MESSAGES, memo=Memo(fields=memo),
+            # One that has ended has keys to leave: the next one has to be told whose heir it is.
+            workflow_id_reuse_policy=WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+            workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+            signal_input=Payloads(payloads=await encode([wrap(letters)])),
+        )  # fmt: skip
+
+    async def _revive(self, id: str, first: Message, card: Card) -> None:
+        """The entity has ended: begin the one that follows it. Of many who do so at once, all begin the same one."""
+        seen = await self._reader.describe(id)
+        if seen is None or seen.live:
+            return
+        prior = prior_of(seen, await self._reader.execution(seen))
+        await self._starter.follow(id, first.start.terms.queue, first.start.payload, card, prior, prior.generation + 1)
 
 
-async def answer(client: Client, id: str, key: str, timeout: float | None) -> Outcome | None:
-    """Wait for the answer to the message with this key, through however many runs."""
-    found = split(id)
-    assert found is not None
-    handle = client.get_workflow_handle(found[1])
-    try:
-        async with asyncio.timeout(timeout):
-            while True:
-                try:
-                    value: RawValue = await handle.execute_update(
-                        ANSWER, key, id=str(uuid.uuid4()), result_type=RawValue
-                    )
-                    return replies.load(unwrap(value) or b"null")
-                except WorkflowUpdateFailedError:
-                    await asyncio.sleep(0.05)  # it began a new run meanwhile
-                except RPCError as error:
-                    if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.ABORTED):
-                        raise told(error) from error
-                    await asyncio.sleep(0.05)
-    except TimeoutError:
-        return None
+_Posted = tuple[Message, int]
+"""A message, and when it was sent."""
 
 
-async def state_of(client: Client, reader: Reader, key: str) -> tuple[bool, bytes | None]:
-    """Is it there, and what was it after its last message?"""
-    id_ = workflow_id("entity", key)
-    seen = await reader.describe(id_)
-    if seen is None or not seen.live:
-        return False, None
-    try:
-        value: RawValue = await client.get_workflow_handle(id_).query(STATE, result_type=RawValue)
-    except WorkflowQueryFailedError:
-        return False, None
-    return True, unwrap(value)
+def _weight(posted: _Posted) -> int:
+    return len(posted[0].payload)
+
+
+def _unsure(error: RPCError) -> Exception:
+    found = told(error)
+    if not isinstance(found, EngineUnavailable):
+        return found
+    return EngineUnavailable(
+        f"{found.message} Whether the message has arrived is not known: with a dedup_key it can be sent again."
+    )
