@@ -13,6 +13,7 @@ T = TypeVar("T")
 _AWAY = (
     RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED,
     RPCStatusCode.ABORTED, RPCStatusCode.CANCELLED,
+    RPCStatusCode.UNKNOWN, RPCStatusCode.INTERNAL,  # a connection that broke, a server that is about to go
 )  # fmt: skip
 
 
