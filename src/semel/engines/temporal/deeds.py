@@ -30,6 +30,7 @@ from temporalio.worker import (
 )
 
 from semel.engines.temporal.payloads import wrap_json
+from semel.errors import NonDeterminism
 
 if TYPE_CHECKING:
     from semel.engines.temporal.hosting import FlowHost
@@ -50,8 +51,6 @@ class Deed:
         match self.kind:
             case "task" | "step" if number.isdigit() and rest:
                 return f"{self.kind} {name!r} (command {number}{f', input {mark}' if mark else ''})"
-            case "timer":
-                return f"timer {self.id}"
             case "workflow" | "signal":
                 return f"{self.kind} {self.name!r} for {self.id!r}"
             case _:
@@ -76,9 +75,6 @@ def _recorded(event: HistoryEvent) -> Deed | None:
         case "signal_external_workflow_execution_initiated_event_attributes":
             sent = event.signal_external_workflow_execution_initiated_event_attributes
             return Deed("signal", sent.workflow_execution.workflow_id, sent.signal_name, _data(sent.input.payloads))
-        case "timer_started_event_attributes":
-            timer = event.timer_started_event_attributes
-            return Deed("timer", timer.timer_id, "", (_millis(timer.start_to_fire_timeout.ToNanoseconds() / 1e9),))
         case "workflow_execution_continued_as_new_event_attributes":
             again = event.workflow_execution_continued_as_new_event_attributes
             return Deed("continuing as new", "", again.workflow_type.name, _data(again.input.payloads))
@@ -103,17 +99,14 @@ def _given(args: Sequence[Any]) -> tuple[bytes, ...]:
     return _data([(arg if isinstance(arg, RawValue) else wrap_json(arg)).payload for arg in args])
 
 
-def _millis(seconds: float) -> bytes:
-    """How long a timer runs, in a form that rounding does not change."""
-    return b"%d ms" % round(seconds * 1000)
-
-
 @dataclass(slots=True)
 class Witness:
     """Watches one replay: who ran, and what the code asked for."""
 
     host: FlowHost | None = None
     deeds: list[Deed] = field(default_factory=list)
+    mismatch: NonDeterminism | None = None
+    """What Semel itself found out, by the journal in the history."""
 
     def interceptor(self) -> Interceptor:
         """To be given to Temporal."""
@@ -122,10 +115,6 @@ class Witness:
     def saw(self, kind: str, id: str, name: str, args: Sequence[Any] = ()) -> None:
         """The code asks for this."""
         self.deeds.append(Deed(kind, id, name, _given(args)))
-
-    def saw_timer(self, handle: object, seconds: float) -> None:
-        """The code waits."""
-        self.deeds.append(Deed("timer", str(getattr(handle, "_seq", "")), "", (_millis(seconds),)))
 
 
 class _Watching(Interceptor):
@@ -143,10 +132,12 @@ class _Inbound(WorkflowInboundInterceptor):
         super().init(_Outbound(outbound, self.witness))
 
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
-        self.witness.host = host = getattr(workflow.instance(), "host", None)
-        if host is not None:
-            host.on_alarm = self.witness.saw_timer
-        return await super().execute_workflow(input)
+        self.witness.host = getattr(workflow.instance(), "host", None)
+        try:
+            return await super().execute_workflow(input)
+        except NonDeterminism as error:
+            self.witness.mismatch = error
+            raise
 
 
 class _Outbound(WorkflowOutboundInterceptor):

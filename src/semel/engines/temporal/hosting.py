@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import events
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -81,8 +81,6 @@ class FlowHost:
         self._rung = False
         self._poked = False
         self._mismatch: NonDeterminism | None = None
-        self.on_alarm: Callable[[object, float], None] | None = None
-        """Hears of timers while a history is replayed."""
 
     def arrive(self, what: Happening, at: int | None = None) -> None:
         """Something for the code to know of."""
@@ -219,8 +217,6 @@ class FlowHost:
             wait = max(0.0, (due - self.clock.now()) / 1e6)
             handle = asyncio.get_running_loop().call_later(wait, self._ring)
             self._alarm = (due, self.clock.skipped, handle)
-            if self.on_alarm is not None:
-                self.on_alarm(handle, wait)
 
     def _ring(self) -> None:
         self._alarm = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter
@@ -16,62 +16,71 @@ from semel.engine.protocol import Replayed
 from semel.engines.temporal.classes import class_of, runner
 from semel.engines.temporal.deeds import Deed, Witness, recorded
 from semel.engines.temporal.hosting import FlowHost
+from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.reading import Reader, Seen
 from semel.settings import Settings
 
 SHOWN = 120
 """Characters of an input that an error shows."""
+NEXT = "Deploy code that does what the history says, or put the change behind ctx.patched('…')."
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
     """What came of a replay."""
 
+    told: Replayed
     host: FlowHost | None
-    """Where the code ran; None: it did not begin."""
-    error: str = ""
-    """Why a worker with this code would not go on; empty if it would."""
-    expected: str = ""
-    found: str = ""
+    """Where the code ran; None: it did not begin, or it was a task."""
+
+    @property
+    def error(self) -> str:
+        """Why a worker with this code would not go on; empty if it would."""
+        return self.told.error
 
 
 async def replay(
     history: WorkflowHistory, registry: Registry, settings: Settings, namespace: str,
     converter: DataConverter = DataConverter.default,
 ) -> Again:  # fmt: skip
-    """Do again what a history says, with the inputs of tasks, children, steps, signals and timers compared too."""
+    """Do again what a history says: would a worker with this code go on with it?
+
+    What the code asks for is compared with the journal in the history, as workers do it; what goes out to Temporal is
+    compared with what went out then, and that they do not do.
+    """
+    begun = history.events[0].workflow_execution_started_event_attributes
+    name = begun.workflow_type.name
+    id_ = execution_id(begun.first_execution_run_id, history.workflow_id)
     witness = Witness()
-    name = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
     replayer = Replayer(
         workflows=[class_of(registry, registry[name], settings)], workflow_runner=runner(registry),
         namespace=namespace, data_converter=converter, interceptors=[witness.interceptor()],
     )  # fmt: skip
-    result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+    failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
+    return Again(_told(Replayed(id_, name, history.workflow_id), history, witness, failure), witness.host)
+
+
+def _told(one: Replayed, history: WorkflowHistory, witness: Witness, failure: Exception | None) -> Replayed:
+    if (known := witness.mismatch) is not None:
+        return replace(one, error=known.message, expected=known.expected, found=known.found, where=known.where)
     then, now = recorded(history), witness.deeds
-    failure = result.replay_failure
     expected, found = _other_deeds(then, now) if failure is not None else _other_inputs(then, now)
     if failure is None and not expected:
-        return Again(witness.host)
-    why = f"its history says {expected or 'something else'}, its code now does {found or 'something else'}"
-    if failure is not None:
-        why += f" ({failure})"
-    text = f"workflow {history.workflow_id!r} ({name}) cannot go on: {why}. {NEXT}"
-    return Again(witness.host, text, expected, found)
-
-
-NEXT = "Deploy code that does what the history says, or put the change behind ctx.patched('…')."
+        return one
+    why = f"its history says {expected}, its code now does {found}{f' ({failure})' if failure else ''}"
+    text = f"{one.key!r} ({one.name}) cannot go on: {why}. {NEXT}"
+    return replace(one, error=text, expected=expected, found=found)
 
 
 async def try_replay(
     client: Client, reader: Reader, id: str, registry: Registry, settings: Settings
 ) -> Replayed | None:
-    """Would this code go on with what an execution has recorded? None: there is no such execution, or no code."""
+    """The same for what an execution has recorded. None: there is no such execution, or no code for it."""
     seen = await reader.find(id)
     if seen is None or not isinstance(registry.get(seen.card.name), Workflow):
         return None
     again = await replay(await history_of(client, seen), registry, settings, client.namespace, client.data_converter)
-    key = seen.card.key or seen.info.execution.workflow_id
-    return Replayed(seen.id, seen.card.name, key, again.error, again.expected, again.found)
+    return again.told
 
 
 async def history_of(client: Client, seen: Seen) -> WorkflowHistory:
