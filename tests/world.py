@@ -102,6 +102,17 @@ class World:
         """How many message keys, with their answers, all entities together remember."""
         return await self.count("semel_seen")
 
+    async def work(self) -> int:
+        """How many executions wait or run."""
+        return await self.count("semel_ready") + await self.count("semel_later")
+
+    async def traces(self) -> int:
+        """How many rows there are of anything that was asked for."""
+        return await self.count() + await self.work() + await self.count("semel_duplicate")
+
+    async def listed(self) -> None:
+        """Wait until lists show what was asked for so far. Here they always do."""
+
     async def _set_skew(self) -> None:
         if self.engine == "postgres":
             await self.sql("update semel_skew set micros = $1", round(self._skew * 1_000_000))

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from semel.admitting import Batch, answer
 from semel.contract.decision import Admit
 from semel.contract.durations import Duration, parse_duration
-from semel.contract.keys import check_key, check_name
+from semel.contract.keys import ID_LENGTH, check_key, check_name
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate
 from semel.contract.records import Execution, Explanation
@@ -225,7 +225,7 @@ class App(Definitions):
 
     async def get(self, id: str) -> Handle[Any]:
         """A handle by execution id, or by the beginning of one. NotFound if there is none."""
-        execution = await self.engine.get(check_key(id, "id"))
+        execution = await self.engine.get(check_key(id, "id", ID_LENGTH))
         if execution is None:
             raise NotFound(f"no execution {id!r} in namespace {self.settings.namespace!r}. See: semel list")
         return self._handle(execution)

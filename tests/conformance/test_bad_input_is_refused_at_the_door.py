@@ -42,8 +42,7 @@ async def test_nothing_is_written(world: World) -> None:
             await app.enqueue(work, *args, **options)
     with pytest.raises(semel.NotEncodable):
         await app.enqueue_many([work.call(1), work.call(math.inf)])
-    for table in ("semel_execution", "semel_ready", "semel_later", "semel_duplicate"):
-        assert await world.count(table) == 0
+    assert await world.traces() == 0
 
 
 async def test_text_that_databases_find_hard_comes_back(world: World) -> None:

@@ -95,6 +95,7 @@ async def test_a_sync_one_that_runs_sees_it_and_decides(world: World, way: str) 
     assert (await handle.describe()).attempt == 1
 
 
+@pytest.mark.journal("keeps the news of a cancellation from a hub")
 async def test_a_cancelled_attempt_that_fails_is_not_tried_again(world: World) -> None:
     app, runs, goes_on = world.app(), [], asyncio.Event()
 

@@ -24,6 +24,7 @@ async def test_requests_under_way_are_finished(world: World) -> None:
 
     await app.enqueue_many([work.call(n) for n in range(10)])
     await app.close()
+    await world.listed()
     assert len(await reader.list()) == 10
 
 

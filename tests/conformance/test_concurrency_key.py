@@ -29,6 +29,7 @@ class Shop:
         return bill
 
 
+@pytest.mark.needs("limits")
 async def test_one_at_a_time_per_key_over_all_workers(world: World) -> None:
     shop, one, two = Shop(), world.app(), world.app()
     bill, _ = shop.define(one), shop.define(two)
@@ -43,6 +44,7 @@ async def test_one_at_a_time_per_key_over_all_workers(world: World) -> None:
         assert mine == [f"{customer}{n}" for n in range(5)]
 
 
+@pytest.mark.needs("limits")
 async def test_keys_take_turns(world: World) -> None:
     shop, app = Shop(), world.app()
     bill = shop.define(app)
@@ -54,6 +56,7 @@ async def test_keys_take_turns(world: World) -> None:
     assert set(shop.order[:3]) == {"a0", "b0", "c0"}
 
 
+@pytest.mark.needs("limits")
 async def test_a_key_may_be_a_function(world: World) -> None:
     app = world.app()
 
@@ -66,6 +69,7 @@ async def test_a_key_may_be_a_function(world: World) -> None:
     assert await world.sql("select concurrency_key from semel_execution") == [("o:x",)]
 
 
+@pytest.mark.needs("limits")
 async def test_a_key_of_a_dead_worker_is_free_again(world: World) -> None:
     app, other, goes_on, ran = world.app(), world.app(), asyncio.Event(), []
     for each in (app, other):

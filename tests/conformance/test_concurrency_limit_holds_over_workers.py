@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 import semel
 from tests.world import World, eventually
 
@@ -26,6 +28,7 @@ class Counter:
         return work
 
 
+@pytest.mark.needs("limits")
 async def test_two_workers_share_the_places(world: World) -> None:
     one, two, counter = world.app(), world.app(), Counter()
     work, _ = counter.define(one), counter.define(two)
@@ -39,6 +42,7 @@ async def test_two_workers_share_the_places(world: World) -> None:
     assert (counter.most, counter.done) == (3, 12)
 
 
+@pytest.mark.needs("limits")
 async def test_places_of_a_dead_worker_return(world: World) -> None:
     one, two, counter = world.app(), world.app(), Counter()
     work, _ = counter.define(one), counter.define(two)

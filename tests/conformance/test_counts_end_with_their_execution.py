@@ -1,8 +1,11 @@
 """What is counted of duplicates goes when their execution goes, and does not come back."""
 
+import pytest
+
 from tests.world import World
 
 
+@pytest.mark.journal("counts are rows of their execution")
 async def test_a_count_that_comes_too_late_is_dropped(world: World) -> None:
     app = world.app()
 

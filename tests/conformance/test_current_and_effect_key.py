@@ -18,7 +18,8 @@ async def test_it_knows_itself(world: World) -> None:
 
     async with world.worker(app):
         handle = await app.enqueue(who, 1, task_id="k")
-        assert await handle.result(timeout="20s") == [handle.id, "k", "who", "task", "shop", "q", 2, 4, False]
+        space = app.settings.namespace
+        assert await handle.result(timeout="20s") == [handle.id, "k", "who", "task", space, "q", 2, 4, False]
 
 
 class Provider:
@@ -46,7 +47,7 @@ async def test_the_key_is_the_same_over_attempts_and_after_a_failure(world: Worl
     async with world.worker(app):
         assert await ended(await app.enqueue(provider.charge, task_id="o-1")) == "failed"
         await (await app.enqueue(provider.charge, task_id="o-1")).result(timeout="20s")
-    assert provider.keys == ["semel1:default:task:o-1:charge"] * 4
+    assert provider.keys == [f"semel1:{app.settings.namespace}:task:o-1:charge"] * 4
 
 
 async def test_a_redriven_one_keeps_its_key(world: World) -> None:
@@ -67,7 +68,7 @@ async def test_a_deliberate_rerun_after_completion_is_a_new_effect(world: World)
         for _ in range(3):
             handle = await app.enqueue(provider.charge, task_id="o-1", reuse="always")
             await handle.result(timeout="20s")
-    base = "semel1:default:task:o-1:charge"
+    base = f"semel1:{app.settings.namespace}:task:o-1:charge"
     assert provider.keys == [base, f"{base}#2", f"{base}#3"]
     assert (await handle.describe()).generation == 2
 
@@ -79,7 +80,7 @@ async def test_without_a_key_each_execution_has_its_own(world: World) -> None:
         handles = [await app.enqueue(provider.charge) for _ in range(2)]
         for handle in handles:
             await handle.result(timeout="20s")
-    assert set(provider.keys) == {f"semel1:default:task-id:{handle.id}:charge" for handle in handles}
+    assert set(provider.keys) == {f"semel1:{app.settings.namespace}:task-id:{handle.id}:charge" for handle in handles}
 
 
 @pytest.mark.parametrize("ask", [semel.current, lambda: semel.effect_key("x")])

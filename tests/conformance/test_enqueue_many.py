@@ -23,6 +23,7 @@ async def test_handles_come_back_in_order(world: World) -> None:
         assert [await handle.result(timeout="20s") for handle in handles] == [2 * n for n in range(30)]
 
 
+@pytest.mark.journal("a cluster takes one request at a time")
 async def test_more_than_fit_into_one_commit(world: World) -> None:
     app = world.app()
     double = define(app)
@@ -71,6 +72,7 @@ async def test_a_duplicate_is_raised_if_asked_for(world: World) -> None:
 async def test_options_are_for_all(world: World) -> None:
     app = world.app()
     await app.enqueue_many([define(app).call(n) for n in range(3)], queue="q", priority=7, delay="1h")
+    await world.listed()
     assert {(one.queue, one.priority, one.run_at is None) for one in await app.list()} == {("q", 7, False)}
 
 

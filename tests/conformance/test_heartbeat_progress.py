@@ -17,7 +17,7 @@ async def test_progress_of_an_async_task_is_shown_while_it_runs(world: World) ->
 
     async with world.worker(app) as worker:
         handle = await app.enqueue(work, task_id="k")
-        await eventually(lambda: worker.running)
+        await eventually(lambda: worker.busy)
         await eventually(lambda: shows(world, handle, "3 of 10"))
         assert "Progress: 3 of 10" in str(await world.app().explain("k"))
         goes_on.set()
@@ -35,7 +35,7 @@ async def test_progress_of_a_sync_task_too_and_any_value_will_do(world: World) -
 
     async with world.worker(app) as worker:
         handle = await app.enqueue(work)
-        await eventually(lambda: worker.running)
+        await eventually(lambda: worker.busy)
         await eventually(lambda: shows(world, handle, "{'done': 3}"))
         goes_on.set()
 
@@ -56,7 +56,7 @@ async def test_progress_that_databases_find_hard(world: World) -> None:
 
     async with world.worker(app) as worker:
         handle = await app.enqueue(work)
-        await eventually(lambda: worker.running)
+        await eventually(lambda: worker.busy)
         await world.advance(0)
         await eventually(lambda: has_progress(handle))
         assert worker.healthy

@@ -34,6 +34,7 @@ async def test_the_key_blocks_until_its_window_ends(world: World) -> None:
     assert runs == [1, 1]
 
 
+@pytest.mark.journal("a cluster hides them, and drops them with the key")
 async def test_input_and_result_are_really_gone(world: World) -> None:
     app = world.app()
 
@@ -61,6 +62,23 @@ async def test_after_the_window_everything_is_forgotten(world: World) -> None:
     await world.advance("25h")
     await app.clean()
     await world.advance("30d")
+    await app.clean()
+    assert await world.count() == 0
+    assert "Nothing is known" in str(await app.explain("k"))
+
+
+@pytest.mark.journal("looks at its tables")
+async def test_after_the_window_no_row_is_left(world: World) -> None:
+    app = world.app()
+
+    @app.task(retention="1d", dedup_window="30d")
+    async def charge() -> None: ...
+
+    async with world.worker(app):
+        await (await app.enqueue(charge, task_id="k")).result(timeout="20s")
+        await app.enqueue(charge, task_id="k")
+        await app.explain("k")
+    await world.advance("31d")
     await app.clean()
     tables = ("semel_execution", "semel_duplicate", "semel_slip", "semel_ready", "semel_later")
     assert [await world.count(table) for table in tables] == [0] * 5

@@ -14,6 +14,7 @@ async def test_newest_first_and_page_by_page(world: World) -> None:
 
     handles = [await app.enqueue(work, n) for n in range(7)]
     ids = [handle.id for handle in reversed(handles)]
+    await world.listed()
     assert [one.id for one in await app.list()] == ids
     first = await app.list(limit=3)
     second = await app.list(limit=3, before=first[-1].id)
@@ -39,6 +40,7 @@ async def test_by_status_queue_and_name(world: World) -> None:
     async with world.worker(app):
         assert [await ended(done), await ended(failed)] == ["completed", "failed"]
     waits, later = await app.enqueue(work), await app.enqueue(other, delay="1h")
+    await world.listed()
 
     async def ids(**which: str) -> set[str]:
         return {one.id for one in await app.list(**which)}

@@ -12,6 +12,7 @@ async def tables(world: World) -> int:
     return await world.count("semel_migration")
 
 
+@pytest.mark.journal("about tables; for a cluster see tests/engines/temporal")
 async def test_again_changes_nothing(world: World) -> None:
     app = world.app()
     await app.migrate()
@@ -22,6 +23,7 @@ async def test_again_changes_nothing(world: World) -> None:
     assert await tables(world) == before
 
 
+@pytest.mark.journal("about tables; for a cluster see tests/engines/temporal")
 async def test_many_at_once_converge(world: World) -> None:
     await asyncio.gather(*(world.app().migrate() for _ in range(4)))
     numbers = [row[0] for row in await world.sql("select number from semel_migration order by number")]
@@ -29,6 +31,7 @@ async def test_many_at_once_converge(world: World) -> None:
     assert numbers[0] == 1
 
 
+@pytest.mark.journal("about tables; for a cluster see tests/engines/temporal")
 async def test_tables_from_the_future_are_refused(world: World) -> None:
     await world.app().migrate()
     await world.sql("insert into semel_migration (number, name, applied_at) values (9999, 'future', 0)")

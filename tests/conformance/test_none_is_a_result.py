@@ -1,9 +1,11 @@
 """A task that returns None has completed, and its result is None."""
 
+import pytest
+
 from tests.world import World
 
 
-async def test_none_is_stored_as_nothing_and_read_as_none(world: World) -> None:
+async def test_none_is_read_as_none(world: World) -> None:
     app, runs = world.app(), []
 
     @app.task
@@ -17,4 +19,15 @@ async def test_none_is_stored_as_nothing_and_read_as_none(world: World) -> None:
         assert again.duplicate
         assert await again.result(timeout="20s") is None
     assert runs == [1]
+
+
+@pytest.mark.journal("looks at a table")
+async def test_none_is_stored_as_nothing(world: World) -> None:
+    app = world.app()
+
+    @app.task
+    async def quiet() -> None: ...
+
+    async with world.worker(app):
+        await (await app.enqueue(quiet)).result(timeout="20s")
     assert await world.sql("select status, output from semel_execution") == [("completed", None)]

@@ -1,8 +1,11 @@
 """Higher priority first, then first come, first served."""
 
+import pytest
+
 from tests.world import World
 
 
+@pytest.mark.needs("in_order")
 async def test_order_of_execution(world: World) -> None:
     app, ran = world.app(), []
 
@@ -23,6 +26,7 @@ async def test_order_of_execution(world: World) -> None:
     assert ran == ["c2", "e4", "u5", "a0", "d3", "b1", "z6"]
 
 
+@pytest.mark.needs("in_order")
 async def test_a_batch_keeps_its_order(world: World) -> None:
     app, ran = world.app(), []
 

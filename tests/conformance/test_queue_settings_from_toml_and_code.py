@@ -18,6 +18,7 @@ concurrency = 10
 """
 
 
+@pytest.mark.needs("limits")
 async def test_the_file_is_obeyed_and_code_lies_on_top(world: World, tmp_path: Path) -> None:
     config = tmp_path / "semel.toml"
     config.write_text(TOML)

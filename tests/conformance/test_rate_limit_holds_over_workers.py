@@ -1,5 +1,7 @@
 """A queue's rate limit holds over all workers together."""
 
+import pytest
+
 import semel
 from tests.world import World, eventually
 
@@ -23,6 +25,7 @@ async def settled(app: semel.App) -> None:
         await (await app.enqueue(app.tasks["free"])).result(timeout="20s")
 
 
+@pytest.mark.needs("limits")
 async def test_two_workers_share_one_bucket(world: World) -> None:
     ran: list[int] = []
     one, two = world.app(), world.app()
@@ -43,6 +46,7 @@ async def test_two_workers_share_one_bucket(world: World) -> None:
     assert sorted(ran) == list(range(11))
 
 
+@pytest.mark.needs("limits")
 async def test_a_clock_that_goes_back_gives_nothing_away(world: World) -> None:
     ran: list[int] = []
     app = world.app()
@@ -57,6 +61,7 @@ async def test_a_clock_that_goes_back_gives_nothing_away(world: World) -> None:
         assert len(ran) == 5
 
 
+@pytest.mark.needs("limits")
 async def test_other_queues_are_not_held_up(world: World) -> None:
     ran: list[int] = []
     app = world.app()

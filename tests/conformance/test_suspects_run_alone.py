@@ -2,10 +2,13 @@
 
 import asyncio
 
+import pytest
+
 import semel
 from tests.world import World, eventually
 
 
+@pytest.mark.journal("about a lane of its own for suspects")
 async def test_after_two_deaths_they_take_turns(world: World) -> None:
     state = {"runs": 0, "now": 0, "most": 0}
     hold = asyncio.Event()

@@ -36,7 +36,7 @@ async def test_a_sync_task_may_run_a_loop_of_its_own(world: World) -> None:
 
     async with world.worker(app):
         handle = await app.enqueue(work, task_id="k")
-        assert await handle.result(timeout="20s") == "semel1:default:task:k:x"
+        assert await handle.result(timeout="20s") == f"semel1:{app.settings.namespace}:task:k:x"
 
 
 async def test_no_more_threads_than_concurrency(world: World) -> None:

@@ -1,8 +1,11 @@
 """A task may have a rate limit of its own, besides its queue's."""
 
+import pytest
+
 from tests.world import World, eventually
 
 
+@pytest.mark.needs("limits")
 async def test_only_that_task_is_limited(world: World) -> None:
     app, ran = world.app(), []
 
@@ -24,6 +27,7 @@ async def test_only_that_task_is_limited(world: World) -> None:
         assert ran == [0, 1, 2, 3]
 
 
+@pytest.mark.needs("limits")
 async def test_the_tighter_of_two_limits_holds(world: World) -> None:
     app, ran = world.app(), []
     app.configure_queue("q", rate_limit="5/hour")

@@ -13,16 +13,18 @@ from typing import Final
 from semel.errors import InvalidKey, InvalidValue
 
 KEY_LENGTH: Final = 255
+ID_LENGTH: Final = 1100
+"""Of an execution's id; a cluster's holds the id of a workflow that may have a thousand characters."""
 EFFECT_FORMAT: Final = "semel1"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _FORBIDDEN: Final = frozenset({"Cc", "Cs", "Cn", "Zl", "Zp"})
 
 
-def check_key(key: object, what: str = "task_id") -> str:
+def check_key(key: object, what: str = "task_id", length: int = KEY_LENGTH) -> str:
     """The key as it is stored (NFC), or InvalidKey that says what is wrong with it."""
     if not isinstance(key, str):
         raise InvalidKey(f"{what}={key!r} is a {type(key).__name__}: give a str.")
-    if key.isascii() and key.isprintable() and 0 < len(key) <= KEY_LENGTH and key[0] != " " != key[-1]:
+    if key.isascii() and key.isprintable() and 0 < len(key) <= length and key[0] != " " != key[-1]:
         return key
     if not key.strip():
         none = ", or none" if what in ("task_id", "dedup_key") else ""
@@ -36,9 +38,9 @@ def check_key(key: object, what: str = "task_id") -> str:
                 "and unassigned code points cannot be part of a key."
             )
     key = unicodedata.normalize("NFC", key)
-    if len(key) > KEY_LENGTH:
+    if len(key) > length:
         raise InvalidKey(
-            f"{what}={key[:40] + '…'!r} has {len(key)} characters; a key has at most {KEY_LENGTH}. "
+            f"{what}={key[:40] + '…'!r} has {len(key)} characters; a key has at most {length}. "
             "Hash the long part of it."
         )
     return key

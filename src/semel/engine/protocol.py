@@ -177,6 +177,10 @@ class Capabilities:
     """Workers may run on several machines."""
     pushes: bool
     """Work and results are announced between processes rather than polled for."""
+    in_order: bool
+    """Work of one queue and priority begins in the order in which it was asked for, and any priority is minded."""
+    limits: bool
+    """Limits hold over all workers: rates with their burst, concurrency of a queue, concurrency keys."""
     foreign_workflows: bool = False
     """Workflows that other people's workers run can be started by name."""
 

@@ -15,8 +15,8 @@ from semel.errors import ConfigError
 from semel.settings import Settings
 
 SCHEMES = ("sqlite", "postgresql", "postgres", "temporal")
-SQLITE = Capabilities("sqlite", many_machines=False, pushes=True)
-POSTGRES = Capabilities("postgres", many_machines=True, pushes=True)
+SQLITE = Capabilities("sqlite", many_machines=False, pushes=True, in_order=True, limits=True)
+POSTGRES = Capabilities("postgres", many_machines=True, pushes=True, in_order=True, limits=True)
 
 
 class Opener:

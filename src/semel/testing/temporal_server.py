@@ -29,6 +29,8 @@ RETENTION = timedelta(days=30)
 QUICK = {
     "history.timerProcessorMaxTimeShift": '"10ms"',  # timers under a second take a second otherwise
     "history.transferProcessorMaxPollRPS": "2000",
+    "history.transferProcessorUpdateAckInterval": '"100ms"',  # what is deleted stays for half a minute otherwise
+    "history.visibilityProcessorUpdateAckInterval": '"100ms"',
     "system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute": "1",  # `semel doctor` finds them at once
 }
 LOG = "temporal.log"

@@ -27,6 +27,10 @@ ONCE: Final = RetryPolicy(maximum_attempts=1)
 FOR_EVER: Final = timedelta(days=3650)
 LEVELS: Final = 5
 DEATH: Final = "semel.WorkerLost"
+UNKNOWN: Final = "NotFoundError"
+"""How Temporal calls the error of a worker that does not have the task."""
+ELSEWHERE: Final = 1.0
+"""Seconds until a task is offered again that was offered to a worker without it."""
 
 
 class Slip(Struct, frozen=True, omit_defaults=True):
@@ -55,15 +59,17 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
 
 async def attempts(
     clock: Clock, name: str, queue: str, input: bytes, slip: Callable[[int], Slip], *, max_attempts: int,
-    lease: timedelta, priority: int, tell: Callable[[int], None] = lambda attempt: None, mark: str | None = None,
+    lease: timedelta, priority: int, tell: Callable[[int, ErrorInfo | None, int], None] = lambda *_: None,
+    mark: str | None = None,
 ) -> Ended:  # fmt: skip
-    """Run a task to its end. `tell` hears of each attempt before it begins. Cancelled: so is the activity.
+    """Run a task to its end. Cancelled: so is the activity.
 
+    `tell` hears of each attempt that is not the last: how many there were that count, its error, when the next is due.
     `mark` becomes the id of the activity, which Temporal compares when it replays; its input it does not compare.
     """
-    attempt = 1
+    done = 0
     while True:
-        tell(attempt)
+        attempt = done + 1
         try:
             result: RawValue = await workflow.execute_activity(
                 name, args=[wrap(input), wrap(msgspec.json.encode(slip(attempt)))], task_queue=queue,
@@ -78,9 +84,12 @@ async def attempts(
             verdict = verdict_of(error, attempt, max_attempts)
         if verdict.retry_in is None:
             return Ended(Status(verdict.status), None, verdict.error)
+        done += verdict.counts
+        due = clock.now() + round(verdict.retry_in * 1_000_000)
+        if verdict.counts:
+            tell(done, verdict.error, due)
         if verdict.retry_in > 0:
-            await clock.until(clock.now() + round(verdict.retry_in * 1_000_000))
-        attempt += verdict.counts
+            await clock.until(due)
 
 
 def verdict_of(error: ActivityError, attempt: int, most: int) -> Verdict:
@@ -88,7 +97,9 @@ def verdict_of(error: ActivityError, attempt: int, most: int) -> Verdict:
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.details:
         return msgspec.convert(cause.details[0], Verdict)
-    text = f"the worker that ran attempt {attempt} was lost, or does not have the task: {cause or error}"
+    if isinstance(cause, ApplicationError) and cause.type == UNKNOWN:
+        return Verdict(retry_in=ELSEWHERE, counts=False)
+    text = f"the worker died or went silent while running this task ({attempt} times, of {most}): {cause or error}"
     return Verdict(error=ErrorInfo(DEATH, text), retry_in=0.0 if attempt < most else None)
 
 

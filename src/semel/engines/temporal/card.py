@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from semel.contract.durations import spell
 from semel.contract.times import micros, span
 from semel.engine.protocol import Start
 
@@ -15,6 +16,9 @@ MEMO: Final = "semel"
 """The name of the memo field."""
 PUBLISHED: Final = "semel.published."
 """How the names of memo fields begin that hold published values."""
+
+ATTEMPT: Final = "semel.attempt"
+"""The memo field of a task that was tried before: how often, the last error, when it is due again."""
 
 
 class Card(Struct, frozen=True, omit_defaults=True):
@@ -71,6 +75,31 @@ def card_of(start: Start, now: int, *, parent: str | None = None, skipped: int =
         max_attempts=terms.max_attempts, retention=micros(terms.retention), window=micros(terms.window), due=due,
         root=start.root, parent=parent, concurrency_key=start.concurrency_key, foreign=terms.foreign, skipped=skipped,
     )  # fmt: skip
+
+
+KEPT: Final = [
+    timedelta(seconds=seconds)
+    for seconds in (0, 60, 600, *(3600 * n for n in (1, 2, 6, 12)), *(86400 * n for n in (1, 2, 3, 5, 7, 10, 14, 21)))
+] + [timedelta(days=days) for days in (30, 45, 60, 90, 180, 365)]
+"""For how long executions are kept, rounded up: the cleaner asks for each of these what is older."""
+OURS: Final = "semel:"
+"""How those search attributes begin that are Semel's own."""
+
+
+def kept_mark(kept: timedelta) -> str:
+    """The search attribute of what is kept for so long."""
+    return f"{OURS}kept={spell(kept)}"
+
+
+def marks(card: Card) -> list[str]:
+    """The search attributes that every execution has: for how long it is kept, so that the cleaner finds it.
+
+    None for what is kept so long that the cluster itself is the one to forget it, and for other people's workflows.
+    """
+    if card.foreign:
+        return []
+    kept = max(card.kept, card.held) if card.key is not None else card.kept
+    return [kept_mark(rung) for rung in KEPT if rung >= kept][:1]
 
 
 def to_memo(card: Card) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from semel.contract.lifecycle import Status
 from semel.engine.protocol import Start
 from semel.engines.temporal import steps
 from semel.engines.temporal.attempts import FOR_EVER, Slip, attempts, priority_of
+from semel.engines.temporal.attributes import attributes_of
 from semel.engines.temporal.bridge import OUTCOME, START, STEP, Ask, Made, made_of, told_of
 from semel.engines.temporal.card import card_of, to_memo
 from semel.engines.temporal.failures import ended_of
@@ -162,7 +163,7 @@ class Commands:
         handle: Any = await workflow.start_child_workflow(
             terms.name, wrap(start.payload), id=id_, task_queue=terms.queue, result_type=RawValue,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE, parent_close_policy=CLOSING[on_close],
-            memo=to_memo(card), priority=priority_of(terms.priority),
+            memo=to_memo(card), search_attributes=attributes_of(card), priority=priority_of(terms.priority),
         )  # fmt: skip
         return execution_id(handle.first_execution_run_id, id_), asyncio.create_task(_end_of(handle))
 

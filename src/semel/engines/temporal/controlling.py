@@ -34,8 +34,8 @@ async def cancel(client: Client, reader: Reader, id: str) -> Status | None:
     execution = await reader.execution(seen)
     if execution.status.terminal:
         return execution.status
-    if execution.status is Status.PENDING and execution.attempt == 0:
-        # Nobody might ever serve it, and it would wait to be told for ever.
+    if execution.status is Status.PENDING:
+        # It cannot wait to be told: nobody might ever serve it.
         await _end(client, seen, CANCELLED)
         return await _status_after(reader, id)
     request = RequestCancelWorkflowExecutionRequest(

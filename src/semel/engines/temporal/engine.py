@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio.client import Client
@@ -31,7 +32,16 @@ from semel.engine.protocol import (
     Worker,
     WorkerState,
 )
-from semel.engines.temporal import controlling, listing, migrating, replaying, resetting
+from semel.engines.temporal import (
+    cleaning,
+    controlling,
+    listing,
+    migrating,
+    presence,
+    queueing,
+    replaying,
+    resetting,
+)
 from semel.engines.temporal.asking import Questions
 from semel.engines.temporal.connecting import Target, connect
 from semel.engines.temporal.doctor import examine
@@ -48,9 +58,12 @@ from semel.flow.replaying import try_replay
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.temporal")
-TEMPORAL = Capabilities("temporal", many_machines=True, pushes=True, foreign_workflows=True)
-FRESH = timedelta(minutes=1)
-"""A result that was just given is within any retention."""
+TEMPORAL = Capabilities(
+    "temporal", many_machines=True, pushes=True, in_order=False, limits=False, foreign_workflows=True
+)
+AT_ONCE = 100
+FRESH = timedelta(seconds=5)
+"""A result that was just given is within any retention: it was to be delivered."""
 
 
 class TemporalEngine:
@@ -94,6 +107,8 @@ class TemporalEngine:
             raise MigrationNeeded(
                 f"there is no namespace {self.namespace!r} on this Temporal server. Run: semel migrate"
             )
+        if not kept.indexed:
+            await migrating.check(client, timedelta(0))
         self._kept = kept.retention
         self._reader = Reader(client, kept.retention)
         self._starter = Starter(client, self._reader, self.now, self.skipped)
@@ -109,6 +124,7 @@ class TemporalEngine:
         """The same on behalf of a workflow."""
         await self.open()
         self._refuse_longer_windows(request)
+        _refuse_limits(request)
         admission = await self._starter.start(request, parent)
         decision = admission.decision
         if not isinstance(decision, Admit) and request.key is not None:
@@ -133,19 +149,24 @@ class TemporalEngine:
         return max(WORKFLOW_RETENTION, longest(self._definitions, self._settings)[0])
 
     async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
-        """See Engine. A cluster takes one at a time: many are under way at once."""
-        gate = asyncio.Semaphore(100)
+        """See Engine. A cluster takes one at a time: many are under way at once, those of one key in their order."""
+        gate = asyncio.Semaphore(AT_ONCE)
+        turns: dict[tuple[str, str], asyncio.Lock] = {}
 
         async def one(request: Start) -> Admission:
-            async with gate:
-                return await self.start(request)
+            turn = gate if request.key is None else turns.setdefault((request.terms.kind, request.key), asyncio.Lock())
+            async with turn:
+                if turn is gate:
+                    return await self.start(request)
+                async with gate:
+                    return await self.start(request)
 
         return list(await asyncio.gather(*(one(request) for request in requests)))
 
     async def get(self, id: str) -> Execution | None:
         """See Engine."""
         await self.open()
-        seen = await self._reader.find(id) if split(id) is not None else await listing.by_run(self._reader, id)
+        seen = await self._reader.find(id) or await listing.by_beginning(self._reader, id)
         return None if seen is None else await self._told(seen)
 
     async def find(self, kind: str, key: str) -> Execution | None:
@@ -174,8 +195,10 @@ class TemporalEngine:
     async def input_of(self, id: str) -> bytes | None:
         """See Engine."""
         await self.open()
-        found = split(id)
-        return None if found is None else await self._reader.given(found[1], found[0])
+        seen, found = await self._reader.find(id), split(id)
+        if seen is None or found is None or (await self._told(seen)).expired:
+            return None
+        return await self._reader.given(found[1], found[0])
 
     async def outcome(self, id: str, timeout: float | None) -> Outcome | None:
         """See Engine."""
@@ -185,16 +208,17 @@ class TemporalEngine:
         if found is None:
             return forgotten
         try:
-            async with asyncio.timeout(timeout):
-                ended = await self._reader.wait(found[1], found[0])
+            async with asyncio.timeout(timeout or None):
+                ended = await self._reader.wait(found[1], found[0], patient=timeout != 0)
         except TimeoutError:
             return None
         if ended is None:
             return forgotten
         how, at = ended
-        if from_micros(self.now()) - at > FRESH:
+        now = from_micros(self.now())
+        if now - at > FRESH:
             execution = await self.get(id)
-            if execution is None or execution.expired:
+            if execution is None or (execution.expired and now - (execution.finished_at or at) > FRESH):
                 return Outcome(how.status, None, None, expired=True)
         output = None if kind_of(found[1]) == "entity" else how.output  # what it leaves is for its heirs
         return Outcome(how.status, output, how.error, expired=False)
@@ -269,15 +293,18 @@ class TemporalEngine:
 
     async def configure(self, queues: Mapping[str, QueueSettings]) -> None:
         """See Engine."""
-        await listing.configure(await self.open(), queues)
+        client = await self.open()
+        self._settings = replace(self._settings, queues=dict(queues))
+        await queueing.configure(client, queues)
 
     async def queues(self) -> list[QueueState]:
         """See Engine."""
-        return await listing.queues(await self.open(), self._settings)
+        client = await self.open()
+        return await queueing.queues(client, self._reader, self._settings.queues, from_micros(self.now()))
 
     async def workers(self) -> list[WorkerState]:
         """See Engine."""
-        return await listing.workers(await self.open(), self._settings)
+        return await presence.workers(await self.open())
 
     def worker(self, registry: Registry, queues: Sequence[str] | None, settings: Settings) -> Worker:
         """See Engine."""
@@ -285,8 +312,25 @@ class TemporalEngine:
 
     async def clean(self) -> int:
         """See Engine."""
+        client = await self.open()
+        looked = await cleaning.clean(client, self._reader, from_micros(self.now()))
+        await self.records.clean(self._lives)
+        return looked
+
+    async def _lives(self, executions: Sequence[str]) -> set[str]:
+        found = [await self._reader.find(execution) for execution in executions]
+        return {one.id for one in found if one is not None and one.live}
+
+    async def queues_of(self, names: Sequence[str], but: Collection[str]) -> set[str]:
+        """Queues where executions of these names wait, besides some."""
         await self.open()
-        return 0
+        among = f"ExecutionStatus = 'Running' AND WorkflowType IN ({', '.join(map(listing.quoted, names))})"
+        return await queueing.used(self._reader, f"{among} AND {migrating.ATTRIBUTE} IS NOT NULL", but)
+
+    async def settled(self, id: str, run: str) -> bool:
+        """Has a workflow heard of all that came for it?"""
+        seen = await self._reader.describe(id, run)
+        return seen is None or seen.details is None or not seen.details.HasField("pending_workflow_task")
 
     async def migrate(self, progress: Callable[[str], None]) -> list[str]:
         """See Engine."""
@@ -302,3 +346,13 @@ class TemporalEngine:
     async def close(self) -> None:
         """See Engine."""
         await self.records.close()
+
+
+def _refuse_limits(request: Start) -> None:
+    terms = request.terms
+    if terms.rate_limited or terms.keyed:
+        what = "rate_limit" if terms.rate_limited else "concurrency_key"
+        raise ConfigError(
+            f"task {terms.name!r} declares a {what}, which Temporal has no word for: it would not be kept. Give its "
+            "queue a rate_limit, or use another engine. See docs/reference/engines.md."
+        )

@@ -16,11 +16,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from temporalio import workflow
-from temporalio.common import RawValue, SearchAttributeKey
+from temporalio.common import RawValue
 
 from semel.contract.times import from_micros
 from semel.define.workflow import Workflow
 from semel.engines.temporal import parking
+from semel.engines.temporal.attributes import ATTRIBUTES, attributes_of
 from semel.engines.temporal.bridge import Made
 from semel.engines.temporal.card import PUBLISHED, Card
 from semel.engines.temporal.clock import Clock
@@ -40,7 +41,6 @@ from semel.flow.turn import Arrival, Ended, Identity, Turn
 from semel.settings import Settings
 
 T = TypeVar("T")
-ATTRIBUTES: Final = SearchAttributeKey.for_keyword_list("SemelAttributes")
 BASELINE: Final = "semel.version."
 """How markers begin that say which version of a workflow a run began with."""
 
@@ -199,7 +199,7 @@ class FlowHost:
                 self.journal.compare(row, then or row)
                 row = None
         if any(c.kind is Kind.ATTRIBUTE for c in turn.commands):
-            values = [f"{name}={value}" for name, value in sorted(instance.attributes.items())]
+            values = attributes_of(self.card, instance.attributes)[ATTRIBUTES]
             workflow.upsert_search_attributes([ATTRIBUTES.value_set(values)])
         published = {PUBLISHED + c.name: c.payload for c in turn.commands if c.kind is Kind.PUBLISH}
         if published:

@@ -1,20 +1,19 @@
-"""Finding executions, queues and workers on a cluster."""
+"""Finding executions on a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from temporalio.client import Client
-
 from semel.contract.lifecycle import Status
 from semel.contract.records import Execution
-from semel.engine.protocol import Filter, QueueState, WorkerState
+from semel.engine.protocol import Filter
+from semel.engines.temporal.attributes import read
+from semel.engines.temporal.migrating import ATTRIBUTE
 from semel.engines.temporal.names import ENTITY, TASK
 from semel.engines.temporal.reading import Reader, Seen
-from semel.settings import QueueSettings, Settings
 
 _STATUS: Final = {
     Status.COMPLETED: "ExecutionStatus = 'Completed'",
@@ -28,14 +27,20 @@ _KIND: Final = {
     "workflow": f"WorkflowId NOT STARTS_WITH '{TASK}' AND WorkflowId NOT STARTS_WITH '{ENTITY}'",
 }
 MOST_FOLLOWED: Final = 1000
+_RUN: Final = re.compile("[0-9a-f-]{1,36}")
 
 
 async def executions(reader: Reader, which: Filter, now: datetime) -> list[Execution]:
     """Newest first. The cluster's list may lag behind by a moment; what is found is read as it stands."""
     found: list[Execution] = []
-    async for seen in reader.query(await _query(reader, which)):
-        if which.before is not None and seen.id == which.before:
-            continue
+    last = None if which.before is None else await _listed(reader, which.before)
+    older = last is None
+    async for seen in reader.query(_query(which, last)):
+        if not older and last is not None:
+            # Of those that began in the same moment, the ones up to the last were on the page before.
+            older = seen.id == last.id
+            if seen.info.start_time == last.info.start_time:
+                continue
         whole = (
             await reader.describe(seen.info.execution.workflow_id, seen.info.execution.run_id) if seen.live else seen
         )
@@ -49,25 +54,30 @@ async def executions(reader: Reader, which: Filter, now: datetime) -> list[Execu
     return found
 
 
-async def _query(reader: Reader, which: Filter) -> str:
+async def _listed(reader: Reader, id: str) -> Seen | None:
+    """As the list has it: with times that are less exact than its own."""
+    seen = await reader.find(id)
+    return None if seen is None else await reader.first(f"RunId = {quoted(seen.info.execution.run_id)}")
+
+
+def _query(which: Filter, last: Seen | None) -> str:
     clauses = ["ExecutionStatus != 'ContinuedAsNew'"]
     if which.status is not None:
         clauses.append(_STATUS.get(which.status, "ExecutionStatus = 'Running'"))
     if which.queue is not None:
-        clauses.append(f"TaskQueue = {_quoted(which.queue)}")
+        clauses.append(f"TaskQueue = {quoted(which.queue)}")
     if which.name is not None:
-        clauses.append(f"WorkflowType = {_quoted(which.name)}")
+        clauses.append(f"WorkflowType = {quoted(which.name)}")
     if which.kind is not None:
         clauses.append(_KIND.get(which.kind, "WorkflowId = ''"))
-    clauses += [f"SemelAttributes = {_quoted(f'{name}={value}')}" for name, value in which.attributes.items()]
-    if which.before is not None:
-        last = await reader.find(which.before)
-        if last is not None:
-            clauses.append(f"StartTime <= '{last.info.start_time.ToJsonString()}'")
+    clauses += [f"{ATTRIBUTE} = {quoted(f'{name}={value}')}" for name, value in which.attributes.items()]
+    if last is not None:
+        clauses.append(f"StartTime <= '{last.info.start_time.ToJsonString()}'")
     return " AND ".join(clauses)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text in a query."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -82,11 +92,20 @@ async def history(reader: Reader, id: str) -> list[Seen]:
     return found
 
 
-async def by_run(reader: Reader, run: str) -> Seen | None:
-    """By a run's id alone, which is how other tools call it."""
-    async for seen in reader.query(f"RunId = {_quoted(run)}"):
-        return await reader.find(seen.id)
-    return None
+async def by_beginning(reader: Reader, id: str) -> Seen | None:
+    """By the beginning of an execution's id, if only one begins so. A run's id alone is how other tools call it."""
+    run, at, rest = id.partition("@")
+    if not _RUN.fullmatch(run):
+        return None
+    clauses = [f"RunId STARTS_WITH {quoted(run)}"]
+    if at and rest:
+        clauses.append(f"WorkflowId STARTS_WITH {quoted(rest)}")
+    found: dict[str, Seen] = {}
+    async for seen in reader.query(" AND ".join(clauses)):
+        found[seen.id] = seen
+        if len(found) > 1:
+            return None
+    return await reader.find(next(iter(found))) if found else None
 
 
 def aged(execution: Execution, now: datetime) -> Execution:
@@ -98,25 +117,5 @@ def aged(execution: Execution, now: datetime) -> Execution:
 
 def attributes(seen: Seen) -> dict[str, str]:
     """The search attributes of a workflow."""
-    payload = seen.info.search_attributes.indexed_fields.get("SemelAttributes")
-    if payload is None:
-        return {}
-    import msgspec
-
-    values = msgspec.json.decode(payload.data)
-    pairs = (value.partition("=") for value in (values if isinstance(values, list) else [values]))
-    return {name: value for name, _, value in pairs}
-
-
-async def configure(client: Client, queues: Mapping[str, QueueSettings]) -> None:
-    """Limits of queues."""
-
-
-async def queues(client: Client, settings: Settings) -> list[QueueState]:
-    """Queues and what is in them."""
-    return []
-
-
-async def workers(client: Client, settings: Settings) -> list[WorkerState]:
-    """Who polls."""
-    return []
+    payload = seen.info.search_attributes.indexed_fields.get(ATTRIBUTE)
+    return {} if payload is None else read(payload.data)

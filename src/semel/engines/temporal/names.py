@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from semel.contract.keys import check_key
 from semel.errors import InvalidKey
 
 TASK: Final = "task:"
@@ -47,8 +46,3 @@ def split(execution: str) -> tuple[str, str] | None:
     """(first run, id in Temporal), or None: no execution of a cluster is called so."""
     run, at, id_ = execution.partition("@")
     return (run, id_) if at and run and id_ else None
-
-
-def check_id(id: str) -> str:
-    """An id as people type it; longer than a key, since it holds one."""
-    return id if split(id) is not None and id.isprintable() else check_key(id, "id")

@@ -14,6 +14,7 @@ from temporalio.api.enums.v1 import EventType, HistoryEventFilterType, PendingAc
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import (
+    CountWorkflowExecutionsRequest,
     DescribeWorkflowExecutionRequest,
     DescribeWorkflowExecutionResponse,
     GetWorkflowExecutionHistoryRequest,
@@ -27,7 +28,7 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution
 from semel.contract.times import micros, optional, span
 from semel.engines.temporal.calling import call, call_or_none
-from semel.engines.temporal.card import MEMO, Card, from_memo
+from semel.engines.temporal.card import ATTEMPT, MEMO, Card, from_memo
 from semel.engines.temporal.clock import SKIPPED
 from semel.engines.temporal.failures import ended_of
 from semel.engines.temporal.foreign import given_of, plain_of
@@ -35,8 +36,6 @@ from semel.engines.temporal.names import execution_id, kind_of, split
 from semel.engines.temporal.payloads import bytes_of
 from semel.flow.turn import Ended
 
-ATTEMPT: Final = "semel.attempt"
-"""The memo field of a task that has been tried before: attempt, error, when it is due."""
 CANCELLED: Final = "semel: cancelled before it began"
 """Why an execution was terminated that had not begun: it is no error."""
 _CLOSED = {
@@ -45,7 +44,6 @@ _CLOSED = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
 }  # fmt: skip
 _RUNNING = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
-_FAILED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_FAILED
 _TERMINATED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TERMINATED
 _CONTINUED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
 _ENDED = {
@@ -87,6 +85,11 @@ class Seen:
     def id(self) -> str:
         """The execution."""
         return execution_id(self.first_run, self.info.execution.workflow_id)
+
+    @property
+    def closed_at(self) -> datetime:
+        """When it ended, by the clock that it lived by."""
+        return _time(self.info.close_time) + self.skipped
 
     @property
     def live(self) -> bool:
@@ -148,20 +151,20 @@ class Reader:
         """The whole record."""
         info, card = seen.info, seen.card
         status, error = await self._status(seen)
-        attempt, last, due = seen.memo.get(ATTEMPT) or (None, None, None)
+        done, last, due = seen.memo.get(ATTEMPT) or (0, None, None)
         if error is None and last is not None and status.live:
             error = msgspec.convert(last, ErrorInfo)
         details = seen.details
         activity = details.pending_activities[0] if details is not None and details.pending_activities else None
-        begun = status is not Status.PENDING or attempt is not None
+        begun = status is not Status.PENDING or done > 0
         began = _time(info.start_time) + span(card.skipped)
-        waits = card.due if attempt is None else due
+        waits = status is Status.PENDING and activity is None
         return Execution(
             id=seen.id, kind=card.kind, name=card.name, key=card.key, queue=info.task_queue, priority=card.priority,
-            status=status, attempt=attempt or int(begun), max_attempts=card.max_attempts,
-            created_at=began, run_at=optional(waits) if status is Status.PENDING else None,
+            status=status, attempt=_attempt(info, status, done), max_attempts=card.max_attempts,
+            created_at=began, run_at=optional(due if done else card.due) if waits else None,
             started_at=began if begun else None,
-            finished_at=_time(info.close_time) + seen.skipped if info.HasField("close_time") else None,
+            finished_at=seen.closed_at if info.HasField("close_time") else None,
             retention=card.kept,
             window=card.held, generation=card.generation, previous_id=card.previous,
             worker=activity.last_worker_identity or None if activity is not None else None,
@@ -283,25 +286,31 @@ class Reader:
             case _:
                 return Ended(Status.CANCELLED)
 
-    async def wait(self, id: str, run: str) -> tuple[Ended, datetime] | None:
-        """Wait for the end of an execution, whatever runs it takes; None: there is no such execution."""
+    async def wait(self, id: str, run: str, *, patient: bool = True) -> tuple[Ended, datetime] | None:
+        """Wait for the end of an execution, whatever runs it takes; None: there is no such execution.
+
+        Not `patient`: TimeoutError if it has not ended.
+        """
         token = b""
         while True:
             request = GetWorkflowExecutionHistoryRequest(
                 namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
                 history_event_filter_type=HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
-                wait_new_event=True, skip_archival=True, next_page_token=token,
+                wait_new_event=patient, skip_archival=True, next_page_token=token,
             )  # fmt: skip
             found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
             if found is None:
                 return None
             token = found.next_page_token
+            follow = ""
             for event in found.history.events:
                 follow = _next_run(event)
                 if follow:
                     run, token = follow, b""
                 elif event.event_type in _CLOSED:
                     return await self.ended(event), _time(event.event_time)
+            if not patient and not follow and not token:
+                raise TimeoutError
 
     async def query(self, query: str) -> AsyncIterator[Seen]:
         """Workflows that the cluster's list finds, newest first."""
@@ -316,6 +325,19 @@ class Reader:
             token = found.next_page_token
             if not token:
                 return
+
+    async def first(self, query: str) -> Seen | None:
+        """One of those that the cluster's list finds."""
+        request = ListWorkflowExecutionsRequest(namespace=self._client.namespace, query=query, page_size=1)
+        found = await call(self._service.list_workflow_executions(request, retry=True))
+        for info in found.executions:
+            return Seen(info, await self._memo(info.memo), None, self._kept)
+        return None
+
+    async def count(self, query: str) -> int:
+        """How many the cluster's list finds."""
+        request = CountWorkflowExecutionsRequest(namespace=self._client.namespace, query=query)
+        return (await call(self._service.count_workflow_executions(request, retry=True))).count
 
 
 def prior_of(seen: Seen, execution: Execution, adopted: bytes | None = None) -> Prior:
@@ -349,6 +371,13 @@ def _next_run(event: HistoryEvent) -> str:
 
 def _time(stamp: Timestamp) -> datetime:
     return stamp.ToDatetime(tzinfo=UTC)
+
+
+def _attempt(info: WorkflowExecutionInfo, status: Status, done: int) -> int:
+    """The number of the attempt under way or of the last one; `done` have ended before."""
+    if status is Status.PENDING or info.status == _TERMINATED:
+        return done
+    return max(done, 1) if status is Status.CANCELLED else done + 1
 
 
 def _progress(activity: Any) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from typing import Any, Final
@@ -29,6 +31,9 @@ from semel.settings import Settings
 BEAT: Final = 1.0
 """Seconds between two heartbeats at most: with them comes the news that someone wants a task cancelled."""
 
+MOMENT: Final = 2.0
+MOST_REMEMBERED: Final = 1000
+
 
 class Runner:
     """Runs the tasks of one worker."""
@@ -40,6 +45,7 @@ class Runner:
         self._threads: Threads | None = None
         self._inner: dict[bytes, asyncio.Task[Ending]] = {}
         self._steps: set[asyncio.Task[Any]] = set()
+        self._ended: deque[tuple[float, str, str]] = deque(maxlen=MOST_REMEMBERED)
 
     def activity(self, task: Task[..., Any]) -> Callable[..., Awaitable[RawValue]]:
         """A task as Temporal takes it."""
@@ -70,7 +76,13 @@ class Runner:
         finally:
             heart.cancel()
             del self.busy[info.task_token], self._inner[info.task_token]
+            self._ended.append((time.monotonic(), info.workflow_id or "", info.workflow_run_id or ""))
         return _told(ending)
+
+    def lately(self) -> set[tuple[str, str]]:
+        """The workflows of tasks that ended here a moment ago: they may not have heard of it yet."""
+        after = time.monotonic() - MOMENT
+        return {(id_, run) for at, id_, run in self._ended if at > after}
 
     def threads(self) -> Threads:
         """Threads for sync tasks and steps."""
@@ -78,11 +90,14 @@ class Runner:
             self._threads = Threads(self._settings.worker.concurrency)
         return self._threads
 
-    def interrupt(self) -> None:
-        """Give back what still runs."""
+    def interrupt_tasks(self) -> None:
+        """Give back the tasks that still run."""
         for token, running in self.busy.items():
             running.stopping = True
             self._inner[token].cancel()
+
+    def interrupt_steps(self) -> None:
+        """Give back the steps of workflows. Only while nobody here takes workflows any more: else they begin again."""
         for step in self._steps:
             step.cancel()  # raised, and not given as its result: Temporal has it tried again elsewhere
 

@@ -42,10 +42,16 @@ class Service:
 
     @property
     def activities(self) -> list[Callable[..., Any]]:
-        """To be given to Temporal."""
+        """For whichever worker."""
         return [
             activity.defn(name=START)(self._bound(self.start)),
             activity.defn(name=OUTCOME)(self._bound(self.outcome)),
+        ]
+
+    @property
+    def local(self) -> list[Callable[..., Any]]:
+        """For the process that holds the workflow."""
+        return [
             activity.defn(name=STEP)(self._bound(self.step)),
             activity.defn(name=INHERIT)(self._bound(self.inherit)),
         ]

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Final
 
 from msgspec import structs
-from temporalio.api.common.v1 import Memo, Payloads, WorkflowType
+from temporalio.api.common.v1 import Memo, Payloads, SearchAttributes, WorkflowType
 from temporalio.api.enums.v1 import WorkflowIdConflictPolicy, WorkflowIdReusePolicy
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import StartWorkflowExecutionRequest
 from temporalio.client import Client
+from temporalio.converter import encode_search_attributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, decide
@@ -21,6 +22,7 @@ from semel.contract.times import from_micros
 from semel.engine.ids import made_at
 from semel.engine.protocol import Admission, Start
 from semel.engines.temporal.attempts import priority_of
+from semel.engines.temporal.attributes import attributes_of
 from semel.engines.temporal.calling import told
 from semel.engines.temporal.card import Card, card_of, to_memo
 from semel.engines.temporal.foreign import given_of, inputs_of
@@ -129,7 +131,7 @@ class Starter:
             task_queue=TaskQueue(name=queue), input=Payloads(payloads=await encode(inputs_of(card, payload))),
             identity=self._client.identity, request_id=request_id, workflow_id_reuse_policy=_policy(after),
             workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-            memo=Memo(fields=memo), priority=priority_of(card.priority)._to_proto(),
+            memo=Memo(fields=memo), search_attributes=indexed(card), priority=priority_of(card.priority)._to_proto(),
         )  # fmt: skip
         if card.foreign and card.due is not None:  # a workflow of Semel's waits by itself
             request.workflow_start_delay.FromMicroseconds(max(0, card.due - self._now()))
@@ -149,6 +151,13 @@ def _policy(after: Status | None) -> WorkflowIdReusePolicy.ValueType:
     if after in RELEASED:
         return WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY
     return WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
+
+
+def indexed(card: Card) -> SearchAttributes:
+    """The search attributes that an execution begins with."""
+    found = SearchAttributes()
+    encode_search_attributes(attributes_of(card), found)
+    return found
 
 
 def reason_of(decision: Join | Replay | Refuse) -> Reason:

@@ -6,12 +6,14 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 from temporalio import workflow
 from temporalio.common import RawValue
 
 from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
 from semel.engines.temporal.attempts import Slip, attempts
-from semel.engines.temporal.card import MEMO, Card, from_memo
+from semel.engines.temporal.card import ATTEMPT, MEMO, Card, from_memo
 from semel.engines.temporal.clock import Clock
 from semel.engines.temporal.concluding import conclude
 from semel.engines.temporal.names import execution_id
@@ -43,11 +45,16 @@ class TaskFlow:
                 await self.clock.until(card.due)
             ended = await attempts(
                 self.clock, card.name, info.task_queue, unwrap(input) or b"{}", slip, max_attempts=card.max_attempts,
-                lease=self._lease, priority=card.priority,
+                lease=self._lease, priority=card.priority, tell=_tell,
             )  # fmt: skip
         except asyncio.CancelledError:
             ended = Ended(Status.CANCELLED)
         return conclude(ended)
+
+
+def _tell(done: int, error: ErrorInfo | None, due: int) -> None:
+    """Let `describe` show what a task waits for."""
+    workflow.upsert_memo({ATTEMPT: [done, msgspec.to_builtins(error), due]})
 
 
 def card_of_this() -> Card:

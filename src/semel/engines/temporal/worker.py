@@ -4,51 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import os
+import random
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.worker import Worker
 
 from semel.define.context import Running
 from semel.define.registry import Registry
-from semel.define.task import Task
-from semel.engines.temporal.classes import class_of, runner
+from semel.engines.temporal.polling import Pollers
+from semel.engines.temporal.presence import BEATS, Presence
 from semel.engines.temporal.running import Runner
-from semel.engines.temporal.serving import Service
 from semel.engines.temporal.waking import Waker
+from semel.errors import EngineError
 from semel.settings import Settings
 
 if TYPE_CHECKING:
     from semel.engines.temporal.engine import TemporalEngine
 
 log = logging.getLogger("semel.worker")
-THROTTLE = timedelta(seconds=1)
-STICKY = timedelta(seconds=2)
-"""For so long at most a workflow waits for the worker that has it in memory, which may be dead; Temporal waits for ten
-seconds. Its tasks wait with it, since the workflow says that they are to be run again."""
+LOOK_EVERY: Final = 1.0
+"""Seconds between two looks for queues that nobody has named."""
+SETTLE_WITHIN: Final = 5.0
+NAMES_AT_ONCE: Final = 100
 
 
 class TemporalWorker:
-    """Runs what the app has defined, from the queues it is defined for, or from those that are named."""
+    """Runs what the app has defined, wherever work for it waits, or on the queues that are named."""
 
     def __init__(
         self, engine: TemporalEngine, registry: Registry, queues: Sequence[str] | None, settings: Settings
     ) -> None:
-        self.queues = list(queues) if queues is not None else _queues(registry, settings)
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self.id = random.getrandbits(32)
+        self.queues = None if queues is None else list(queues)
         self._engine = engine
         self._registry = registry
         self._settings = settings
         self._runner = Runner(engine.namespace, settings)
+        self._polled: dict[str, Pollers] = {}
         self._loops: list[asyncio.Task[None]] = []
-        self._workers: list[Worker] = []
         self._beginning = asyncio.Lock()
         self._draining: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
 
     @property
     def healthy(self) -> bool:
         """Do all of its pollers run?"""
-        return bool(self._loops) and all(not loop.done() for loop in self._loops)
+        loops = [*self._loops, *(loop for one in self._polled.values() for loop in one.loops)]
+        return bool(loops) and all(not loop.done() for loop in loops)
 
     @property
     def busy(self) -> Sequence[Running]:
@@ -59,59 +67,112 @@ class TemporalWorker:
         """Connect, and begin to poll."""
         async with self._beginning:
             client = await self._engine.open()
-            service = Service(self._engine, self._runner)
-            activities: list[Any] = [self._runner.activity(one) for one in self._registry if isinstance(one, Task)]
-            activities += service.activities
-            classes = [class_of(self._registry, one, self._settings) for one in self._registry]
-            sandbox = runner(self._registry)
             own = self._settings.worker
-            for queue in self.queues:
-                self._workers.append(
-                    Worker(
-                        client, task_queue=queue, activities=activities, workflows=classes, workflow_runner=sandbox,
-                        unsandboxed_workflow_runner=UnsandboxedWorkflowRunner(),
-                        max_concurrent_activities=own.concurrency, max_cached_workflows=own.cached_workflows,
-                        graceful_shutdown_timeout=own.grace, max_heartbeat_throttle_interval=THROTTLE,
-                        default_heartbeat_throttle_interval=THROTTLE,
-                        sticky_queue_schedule_to_start_timeout=min(STICKY, own.lease),
-                    )
-                )  # fmt: skip
+            self._pollers = Pollers.factory(
+                client, self.name, self._engine, self._registry, self._runner, self._settings
+            )
+            for queue in _known(self._registry, self._settings) if self.queues is None else self.queues:
+                self._serve(queue)
             self._waker = Waker(client)
-            self._loops = [asyncio.create_task(self._poll(one)) for one in self._workers]
+            told = "all" if self.queues is None else ",".join(self.queues)
+            self._presence = Presence(client, self.id, self.name, told, own.lease)
+            await self._presence.tell()
+            self._every("heart", own.lease.total_seconds() / BEATS, self._presence.tell)
+            every = self._clean_every()
+            self._every("retention", every, self._clean, first=random.uniform(0, min(60.0, every)))
+            if self.queues is None:
+                self._every("queues", LOOK_EVERY, self._look)
 
-    async def _poll(self, worker: Worker) -> None:
-        try:
-            await worker.run()
-        except asyncio.CancelledError:
-            raise
-        except BaseException:
-            log.exception("the worker of queue %r has ended", worker.task_queue)
-            raise
+    def _serve(self, queue: str) -> None:
+        self._polled[queue] = self._pollers(queue)
+
+    def _every(self, name: str, seconds: float, once: Callable[[], Awaitable[Any]], first: float | None = None) -> None:
+        """A loop of a worker never dies silently: it says what happened and goes on."""
+
+        async def loop() -> None:
+            await asyncio.sleep(seconds if first is None else first)
+            while True:
+                try:
+                    await once()
+                except EngineError as error:
+                    log.warning("%s loop of %s: %s", name, self.name, error)
+                except Exception:
+                    log.exception("%s loop of %s failed; it goes on", name, self.name)
+                await asyncio.sleep(seconds)
+
+        self._loops.append(asyncio.create_task(loop()))
+
+    async def _look(self) -> None:
+        """Find queues that work was sent to without anybody having named them here."""
+        names = sorted({one.name for one in self._registry})
+        for at in range(0, len(names), NAMES_AT_ONCE):
+            for queue in await self._engine.queues_of(names[at : at + NAMES_AT_ONCE], self._polled.keys()):
+                self._serve(queue)
+
+    async def _clean(self) -> None:
+        looked = await self._engine.clean()
+        if looked:
+            log.info("retention: looked at %d finished executions", looked)
+
+    def _clean_every(self) -> float:
+        """Hourly unless something this worker runs is kept for less than that."""
+        kept = [one.retention for one in self._registry if one.retention is not None]
+        kept += [queue.retention for queue in self._settings.queues.values() if queue.retention is not None]
+        shortest = max(min(kept, default=timedelta.max), timedelta(seconds=5))
+        return min(self._settings.worker.clean_every, shortest).total_seconds()
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """See Worker. Asked again, it waits no longer."""
         if self._draining is None:
             self._draining = asyncio.create_task(self._drain(grace))
         else:
-            self._runner.interrupt()
+            self._hurry.set()
         await asyncio.shield(self._draining)
 
     async def _drain(self, grace: timedelta | None) -> None:
         async with self._beginning:
             if not self._loops:
                 return
-        stopping = [asyncio.create_task(one.shutdown()) for one in self._workers]
-        within = self._settings.worker.grace if grace is None else grace
-        _, late = await asyncio.wait(stopping, timeout=within.total_seconds())
-        if late:
-            self._runner.interrupt()
-        await asyncio.gather(*stopping, return_exceptions=True)
+        for loop in self._loops:
+            loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
+        pollers = list(self._polled.values())
+        end = time.monotonic() + (self._settings.worker.grace if grace is None else grace).total_seconds()
+        await self._end([one.tasks for one in pollers], end, self._runner.interrupt_tasks)
+        await self._settle()
+        await self._end([one.flows for one in pollers], end, self._runner.interrupt_steps)
+        await asyncio.gather(*(loop for one in pollers for loop in one.loops), return_exceptions=True)
         await self._waker.close()
         self._runner.close()
-        self._loops = []
+        self._loops, self._polled = [], {}
+        try:
+            await self._presence.tell(ends=True)
+        except EngineError as error:
+            log.warning("%s stops, and the cluster does not hear of it: %s", self.name, error)
+
+    async def _end(self, workers: Sequence[Worker], at: float, interrupt: Callable[[], None]) -> None:
+        """Stop them; what still runs at a time, or when asked to hurry, is interrupted."""
+        stopping: asyncio.Future[Any] = asyncio.gather(*(one.shutdown() for one in workers), return_exceptions=True)
+        hurry: asyncio.Future[Any] = asyncio.create_task(self._hurry.wait())
+        timeout = max(0.0, at - time.monotonic())
+        await asyncio.wait([stopping, hurry], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if not stopping.done():
+            interrupt()
+        await stopping
+
+    async def _settle(self) -> None:
+        """The end of a task is the end of its workflow's last turn too: let those that wait for theirs take it here."""
+        end = time.monotonic() + SETTLE_WITHIN
+        for id_, run in self._runner.lately():
+            while time.monotonic() < end:
+                try:
+                    if await self._engine.settled(id_, run):
+                        break
+                except EngineError:
+                    return  # the cluster is away: another worker will see to it
+                await asyncio.sleep(0.01)
 
 
-def _queues(registry: Registry, settings: Settings) -> list[str]:
-    """Those that are known: Temporal has no list of queues to look for others in."""
+def _known(registry: Registry, settings: Settings) -> list[str]:
     return sorted({one.queue for one in registry} | settings.queues.keys() | {"default"})

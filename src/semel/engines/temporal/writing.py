@@ -22,7 +22,7 @@ from semel.engines.temporal.card import Card, card_of, to_memo
 from semel.engines.temporal.names import execution_id, workflow_id
 from semel.engines.temporal.payloads import wrap
 from semel.engines.temporal.reading import Reader, prior_of
-from semel.engines.temporal.starting import Starter
+from semel.engines.temporal.starting import Starter, indexed
 from semel.errors import EngineUnavailable
 from semel.flow.entries import raw
 
@@ -77,7 +77,7 @@ class Mail:
             namespace=self._client.namespace, workflow_id=workflow_id("entity", start.key or ""),
             workflow_type=WorkflowType(name=start.terms.name), task_queue=TaskQueue(name=start.terms.queue),
             input=Payloads(payloads=await encode([wrap(start.payload)])), identity=self._client.identity,
-            request_id=start.id, signal_name=MESSAGES, memo=Memo(fields=memo),
+            request_id=start.id, signal_name=MESSAGES, memo=Memo(fields=memo), search_attributes=indexed(card),
             # One that has ended has keys to leave: the next one has to be told whose heir it is.
             workflow_id_reuse_policy=WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
             workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,

@@ -1,0 +1,83 @@
+"""Who asks a cluster for the work of one queue: one worker of the SDK for tasks, one for workflows.
+
+They are two because they stop one after the other: a task that ends while its worker drains is not done before its
+workflow has heard of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from semel.define.registry import Registry
+from semel.define.task import Task
+from semel.engines.temporal.classes import class_of, runner
+from semel.engines.temporal.running import Runner
+from semel.engines.temporal.serving import Service
+from semel.settings import Settings
+
+if TYPE_CHECKING:
+    from semel.engines.temporal.engine import TemporalEngine
+
+log = logging.getLogger("semel.worker")
+THROTTLE: Final = timedelta(seconds=1)
+STICKY: Final = timedelta(seconds=2)
+"""For so long at most a workflow waits for the worker that has it in memory, which may be dead; Temporal waits for ten
+seconds. Its tasks wait with it, since the workflow says that they are to be run again."""
+
+
+class Pollers:
+    """The two workers of one queue."""
+
+    def __init__(self, tasks: Worker, flows: Worker) -> None:
+        self.tasks = tasks
+        self.flows = flows
+        self.loops = [asyncio.create_task(_poll(one)) for one in (tasks, flows)]
+
+    @classmethod
+    def factory(
+        cls,
+        client: Client,
+        name: str,
+        engine: TemporalEngine,
+        registry: Registry,
+        performer: Runner,
+        settings: Settings,
+    ) -> Callable[[str], Pollers]:
+        """What makes and starts them for a queue: all queues share what the app has defined."""
+        service = Service(engine, performer)
+        activities: list[Any] = [performer.activity(one) for one in registry if isinstance(one, Task)]
+        classes = [class_of(registry, one, settings) for one in registry]
+        sandbox, own = runner(registry), settings.worker
+
+        def make(queue: str) -> Pollers:
+            tasks = Worker(
+                client, task_queue=queue, activities=[*activities, *service.activities], identity=name,
+                max_concurrent_activities=own.concurrency, graceful_shutdown_timeout=own.grace,
+                max_heartbeat_throttle_interval=THROTTLE, default_heartbeat_throttle_interval=THROTTLE,
+            )  # fmt: skip
+            flows = Worker(
+                client, task_queue=queue, activities=service.local, no_remote_activities=True, workflows=classes,
+                workflow_runner=sandbox, unsandboxed_workflow_runner=UnsandboxedWorkflowRunner(), identity=name,
+                max_cached_workflows=own.cached_workflows, graceful_shutdown_timeout=own.grace,
+                sticky_queue_schedule_to_start_timeout=min(STICKY, own.lease),
+            )  # fmt: skip
+            return cls(tasks, flows)
+
+        return make
+
+
+async def _poll(worker: Worker) -> None:
+    try:
+        await worker.run()
+    except asyncio.CancelledError:
+        raise
+    except BaseException:
+        log.exception("a worker of queue %r has ended", worker.task_queue)
+        raise
