@@ -39,6 +39,9 @@ from semel.handle import Handle
 from semel.settings import load, read_worker
 
 if TYPE_CHECKING:
+    from temporalio.client import Interceptor
+    from temporalio.converter import PayloadCodec
+
     from semel.sync import SyncApp
 
 R = TypeVar("R")
@@ -53,7 +56,8 @@ class App(Definitions):
     `url` is `sqlite:///file.db`, `sqlite:///:memory:`, `postgresql://…` or `temporal://host:7233/namespace`; without it
     SEMEL_URL, then `semel.toml`, then `sqlite:///semel.db`. SQLite makes its tables on first use; the others want
     `semel migrate`, or `auto_migrate=True`. `records` is the database beside a Temporal cluster, for what the cluster
-    does not keep. `clock` and `observer` are for tests and for tracing.
+    does not keep; `codec` encrypts what goes there, and `interceptors` are Temporal's. `clock` and `observer` are for
+    tests and for tracing.
     """
 
     def __init__(
@@ -64,6 +68,8 @@ class App(Definitions):
         records: str | None = None,
         config: str | os.PathLike[str] | None = "semel.toml",
         auto_migrate: bool | None = None,
+        codec: PayloadCodec | None = None,
+        interceptors: Sequence[Interceptor] = (),
         observer: Observer | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -80,7 +86,7 @@ class App(Definitions):
         check_name(settings.namespace, "namespace")
         self.settings = settings
         self._observer = observer
-        self._opener = Opener(settings, self.tasks, auto_migrate, clock)
+        self._opener = Opener(settings, self.tasks, auto_migrate, clock, codec, interceptors)
         self._engines: WeakKeyDictionary[asyncio.AbstractEventLoop, Engine] = WeakKeyDictionary()
         self._last: tuple[asyncio.AbstractEventLoop, Engine] | tuple[None, None] = (None, None)
         self._unconfigured = bool(settings.queues)

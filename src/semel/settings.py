@@ -60,6 +60,12 @@ class TemporalSettings:
     api_key: str | None = field(default=None, repr=False)
     profile: str | None = None
     config_file: str | None = None
+    metrics: str | None = None
+    """Where to show the metrics of the SDK to Prometheus."""
+    deployment: str | None = None
+    """The deployment that workers are part of; with it they are versioned by their build."""
+    build_id: str | None = None
+    versioning: str = "auto_upgrade"
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Temporal's own variables, TEMPORAL_*, as they were found."""
 
@@ -73,6 +79,10 @@ TEMPORAL_VARIABLES = {
     "SEMEL_TEMPORAL_API_KEY": "api_key",
     "SEMEL_TEMPORAL_PROFILE": "profile",
     "SEMEL_TEMPORAL_CONFIG_FILE": "config_file",
+    "SEMEL_TEMPORAL_METRICS": "metrics",
+    "SEMEL_TEMPORAL_DEPLOYMENT": "deployment",
+    "SEMEL_TEMPORAL_BUILD_ID": "build_id",
+    "SEMEL_TEMPORAL_VERSIONING": "versioning",
 }
 
 
@@ -192,6 +202,8 @@ def read_temporal(table: Mapping[str, Any], old: TemporalSettings | None = None)
         kind = bool if key == "tls" else str
         if not isinstance(value, kind):
             raise ConfigError(f"temporal.{key} is a {type(value).__name__}: give a {kind.__name__}.")
+    if table.get("versioning", "pinned") not in ("pinned", "auto_upgrade"):
+        raise ConfigError("temporal.versioning: write 'pinned' or 'auto_upgrade'.")
     return replace(old or TemporalSettings(), **table)
 
 

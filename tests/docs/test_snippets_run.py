@@ -19,7 +19,10 @@ pytestmark = pytest.mark.slow
 
 WITH_PYTHON = [page for page in PAGES if any(block.runs for block in blocks(page))]
 ON_POSTGRES = "docs/how-to/postgresql.md"
-ON_TEMPORAL = ["docs/how-to/add-semel-to-a-temporal-project.md"]
+ON_TEMPORAL = [
+    "docs/how-to/add-semel-to-a-temporal-project.md",
+    "docs/how-to/encrypt-trace-and-version-on-temporal.md",
+]
 MOST_THAT_DO_NOT_RUN = 3
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from semel.define.registry import Registry
 from semel.engine.protocol import Capabilities, Engine
@@ -13,6 +14,10 @@ from semel.engines.journal.engine import JournalEngine
 from semel.engines.sqlite.store import SqliteStore
 from semel.errors import ConfigError
 from semel.settings import Settings
+
+if TYPE_CHECKING:
+    from temporalio.client import Interceptor
+    from temporalio.converter import PayloadCodec
 
 SCHEMES = ("sqlite", "postgresql", "postgres", "temporal")
 SQLITE = Capabilities("sqlite", many_machines=False, pushes=True, in_order=True, limits=True)
@@ -24,13 +29,20 @@ class Opener:
 
     def __init__(
         self, settings: Settings, definitions: Registry, auto_migrate: bool | None,
-        clock: Callable[[], float] | None,
+        clock: Callable[[], float] | None, codec: PayloadCodec | None = None, interceptors: Sequence[Interceptor] = (),
     ) -> None:  # fmt: skip
         self._settings = settings
+        self._codec = codec
+        self._interceptors = interceptors
         self._definitions = definitions
         self._auto_migrate = auto_migrate
         self._clock = clock or time.time
         self.scheme, self.path = parse_url(settings.url)
+        if self.scheme != "temporal" and (codec is not None or interceptors):
+            raise ConfigError(
+                f"{'interceptors' if codec is None else 'codec'}= is Temporal's: what is stored in {self.scheme} does "
+                "not go through it. Leave it away, or give a temporal:// URL."
+            )
         self._shared: SqliteStore | None = None
         if self.path == ":memory:":
             self._shared = SqliteStore(self.path, self._clock)
@@ -50,7 +62,7 @@ class Opener:
 
             return open_engine(
                 self._settings, namespace, self._definitions, migrate=migrate, records_too=self._auto_migrate,
-                clock=self._clock,
+                clock=self._clock, codec=self._codec, interceptors=self._interceptors,
             )  # fmt: skip
         from semel.engines.postgres.store import PostgresStore
 

@@ -149,9 +149,7 @@ class Questions:
         history = await replaying.history_of(self._client, seen)
         if not any(one.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED for one in history.events):
             return None
-        again = await replaying.replay(
-            history, self._registry, self._settings, self._client.namespace, self._client.data_converter
-        )
+        again = await replaying.replay(history, self._registry, self._settings, self._client.namespace)
         if again.error or not isinstance(again.host, EntityHost):
             raise EngineUnavailable(
                 f"the state of entity {seen.card.key!r} is not known: no worker tells it ({silence}), and its history "

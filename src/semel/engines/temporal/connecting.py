@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client, Interceptor, Plugin
-from temporalio.converter import DataConverter
+from temporalio.client import Client, Interceptor
+from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 from temporalio.envconfig import ClientConfigProfile, ClientConfigTLS
 from temporalio.service import TLSConfig
 
 from semel.engines.temporal.locating import PORT, Place, parse_url
+from semel.engines.temporal.metering import metered
 from semel.errors import ConfigError, EngineError, EngineUnavailable
 from semel.settings import TemporalSettings, truth
 
@@ -27,13 +28,18 @@ REFUSED = ("PermissionDenied", "Unauthenticated", "permission denied", "Request 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server and a namespace, and what it takes to be let in. Shows no secret."""
+    """A server and a namespace, what it takes to be let in, and what is between. Shows no secret."""
 
     address: str
     namespace: str
     tls: bool | TLSConfig = field(default=False, repr=False)
     api_key: str | None = field(default=None, repr=False)
     metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
+    codec: PayloadCodec | None = field(default=None, repr=False)
+    """Every payload goes through it, on clients and workers: to be encrypted, as a rule."""
+    interceptors: tuple[Interceptor, ...] = ()
+    metrics: str | None = None
+    """Where this process shows the metrics of the SDK."""
 
 
 def parse(url: str, settings: TemporalSettings, namespace: str | None = None) -> Target:
@@ -51,7 +57,8 @@ def parse(url: str, settings: TemporalSettings, namespace: str | None = None) ->
     tls = _tls(settings, own.tls or ClientConfigTLS(), keyed=api_key is not None)
     if api_key is not None and tls is False and not _loopback(address):
         raise ConfigError(f"tls is false and there is an API key: {address} would get it in the clear. Leave tls away.")
-    return Target(address, namespace or place.namespace or own.namespace or "default", tls, api_key, own.grpc_meta)
+    name = namespace or place.namespace or own.namespace or "default"
+    return Target(address, name, tls, api_key, own.grpc_meta, metrics=settings.metrics)
 
 
 def _with_options(settings: TemporalSettings, place: Place) -> TemporalSettings:
@@ -127,10 +134,7 @@ def _loopback(address: str) -> bool:
         return host == "localhost"
 
 
-async def connect(
-    target: Target, *, lazy: bool = False, data_converter: DataConverter | None = None,
-    interceptors: Sequence[Interceptor] = (), plugins: Sequence[Plugin] = (),
-) -> Client:  # fmt: skip
+async def connect(target: Target, *, lazy: bool = False) -> Client:
     """A client for one event loop. EngineUnavailable: nobody answers there; EngineError: we are not let in.
 
     A `lazy` one connects with its first call, and raises nothing here: see `unreachable`.
@@ -142,14 +146,21 @@ async def connect(
             api_key=target.api_key,
             tls=target.tls,
             rpc_metadata=target.metadata,
-            data_converter=data_converter or DataConverter.default,
-            interceptors=interceptors,
-            plugins=plugins,
+            data_converter=converter(target.codec),
+            interceptors=target.interceptors,
+            runtime=metered(target.metrics),
             connect_timeout=CONNECT_WITHIN,
             lazy=lazy,
         )
     except RuntimeError as error:  # the SDK's way to say that it could not connect
         raise unreachable(target, error) from None
+
+
+def converter(codec: PayloadCodec | None) -> DataConverter:
+    """Temporal's own; with a codec, messages and stack traces of failures go through it too."""
+    if codec is None:
+        return DataConverter.default
+    return DataConverter(payload_codec=codec, failure_converter_class=DefaultFailureConverterWithEncodedAttributes)
 
 
 def unreachable(target: Target, error: RuntimeError) -> EngineError:

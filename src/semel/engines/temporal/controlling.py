@@ -6,7 +6,7 @@ import uuid
 from datetime import datetime
 
 import msgspec
-from temporalio.api.common.v1 import Payloads, WorkflowExecution
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import (
     RequestCancelWorkflowExecutionRequest,
     SignalWorkflowExecutionRequest,
@@ -17,6 +17,7 @@ from temporalio.common import RawValue
 
 from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.records import Execution
+from semel.engines.temporal import outbound
 from semel.engines.temporal.calling import call_or_none
 from semel.engines.temporal.card import PUBLISHED, Card
 from semel.engines.temporal.names import execution_id, split
@@ -79,15 +80,24 @@ async def signal(
         return None
     if not seen.live:
         return (await reader.execution(seen)).status
-    encode = client.data_converter.encode
-    args = _arguments(seen, payload, key)
     request = SignalWorkflowExecutionRequest(
-        namespace=client.namespace, workflow_execution=seen.info.execution, signal_name=name,
-        input=Payloads(payloads=await encode(args)), identity=client.identity, request_id=str(uuid.uuid4()),
+        namespace=client.namespace, workflow_execution=seen.info.execution, signal_name=name, identity=client.identity,
+        request_id=str(uuid.uuid4()),
     )  # fmt: skip
+    status: Status | None = None
+
+    async def send() -> None:
+        nonlocal status
+        status = await _deliver(client, reader, id, request)
+
+    await outbound.signal(client, request, _arguments(seen, payload, key), send)
+    return status
+
+
+async def _deliver(client: Client, reader: Reader, id: str, request: SignalWorkflowExecutionRequest) -> Status | None:
     for _ in range(20):
         if await call_or_none(client.workflow_service.signal_workflow_execution(request, retry=True)) is not None:
-            return Status.RUNNING
+            break
         seen = await reader.find(id)  # it has ended, or gone on as a new run
         if seen is None:
             return None

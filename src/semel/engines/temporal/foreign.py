@@ -13,7 +13,9 @@ from temporalio.common import RawValue
 
 from semel.engines.temporal.card import Card
 from semel.engines.temporal.payloads import bytes_of, wrap
+from semel.errors import NotDecodable
 
+_BYTES: Final = (b"binary/plain", b"binary/protobuf")
 _SORTED: Final = msgspec.json.Encoder(order="sorted")
 
 
@@ -38,9 +40,14 @@ def given_of(inputs: Sequence[bytes | None], *, foreign: bool) -> bytes:
 
 
 def plain_of(payload: Payload) -> bytes | None:
-    """A value as JSON. What is none is base64, as bytes are everywhere in Semel."""
+    """A value as JSON; bytes are base64, as everywhere in Semel. NotDecodable: only a codec could read it."""
     data = bytes_of(payload)
     encoding = payload.metadata.get("encoding", b"")
     if data is None or encoding.startswith(b"json/"):
         return data
+    if encoding not in _BYTES:
+        raise NotDecodable(
+            f"a value of this workflow is encoded as {encoding.decode(errors='replace')!r}: give the App the codec "
+            "that it was written with, App(…, codec=…)."
+        )
     return msgspec.json.encode(b64encode(data).decode())

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from temporalio.client import Interceptor
+from temporalio.converter import PayloadCodec
 
 from semel.define.registry import Registry
 from semel.engine.protocol import Engine
@@ -13,10 +17,11 @@ from semel.settings import Settings
 
 
 def open_engine(
-    settings: Settings, namespace: str, definitions: Registry, *, migrate: bool,
-    records_too: bool | None, clock: Callable[[], float],
+    settings: Settings, namespace: str, definitions: Registry, *, migrate: bool, records_too: bool | None,
+    clock: Callable[[], float], codec: PayloadCodec | None = None,
+    interceptors: Sequence[Interceptor] = (),
 ) -> Engine:  # fmt: skip
     """A new engine for the running event loop; it connects with its first verb."""
-    target = parse(settings.url, settings.temporal, namespace)
+    target = replace(parse(settings.url, settings.temporal, namespace), codec=codec, interceptors=tuple(interceptors))
     records = open_records(settings.records, namespace, clock, records_too)
     return TemporalEngine(target, records, settings, definitions, auto_migrate=migrate, clock=clock)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
+from temporalio.converter import PayloadCodec
 
 _JSON: Final = {"encoding": b"json/plain"}
 _NULL: Final = {"encoding": b"binary/null"}
@@ -36,6 +39,22 @@ def bytes_of(payload: Payload) -> bytes | None:
 def wrap_json(value: Any) -> RawValue:
     """A plain value for Temporal."""
     return wrap(msgspec.json.encode(value))
+
+
+async def uncover(message: Message, codec: PayloadCodec) -> None:
+    """Take a codec off every payload inside of a message, in place. Headers and search attributes never have one."""
+    for field, value in message.ListFields():
+        if field.message_type is None or field.message_type.name in ("Header", "SearchAttributes"):
+            continue
+        if field.message_type.GetOptions().map_entry:
+            inner = [value[key] for key in value] if field.message_type.fields_by_name["value"].message_type else []
+        else:
+            inner = list(value) if isinstance(value, Sequence) else [value]
+        for one in inner:
+            if isinstance(one, Payload):
+                one.CopyFrom((await codec.decode([one]))[0])
+            else:
+                await uncover(one, codec)
 
 
 NOTHING: Final = wrap(None)

@@ -20,6 +20,7 @@ from semel.define.task import Task
 from semel.engines.temporal.classes import class_of, runner
 from semel.engines.temporal.running import Runner
 from semel.engines.temporal.serving import Service
+from semel.engines.temporal.versioning import versioned
 from semel.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,19 +55,20 @@ class Pollers:
         service = Service(engine, performer)
         activities: list[Any] = [performer.activity(one) for one in registry if isinstance(one, Task)]
         classes = [class_of(registry, one, settings) for one in registry]
-        sandbox, own = runner(registry), settings.worker
+        sandbox, own, build = runner(registry), settings.worker, versioned(settings)
 
         def make(queue: str) -> Pollers:
             tasks = Worker(
                 client, task_queue=queue, activities=[*activities, *service.activities], identity=name,
                 max_concurrent_activities=own.concurrency, graceful_shutdown_timeout=own.grace,
                 max_heartbeat_throttle_interval=THROTTLE, default_heartbeat_throttle_interval=THROTTLE,
+                deployment_config=build,
             )  # fmt: skip
             flows = Worker(
                 client, task_queue=queue, activities=service.local, no_remote_activities=True, workflows=classes,
                 workflow_runner=sandbox, unsandboxed_workflow_runner=UnsandboxedWorkflowRunner(), identity=name,
                 max_cached_workflows=own.cached_workflows, graceful_shutdown_timeout=own.grace,
-                sticky_queue_schedule_to_start_timeout=min(STICKY, own.lease),
+                sticky_queue_schedule_to_start_timeout=min(STICKY, own.lease), deployment_config=build,
             )  # fmt: skip
             return cls(tasks, flows)
 

@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.common.v1 import Memo, Payload, WorkflowExecution
 from temporalio.api.enums.v1 import EventType, HistoryEventFilterType, PendingActivityState, WorkflowExecutionStatus
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflow.v1 import PendingActivityInfo, WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import (
     CountWorkflowExecutionsRequest,
     DescribeWorkflowExecutionRequest,
@@ -168,9 +168,15 @@ class Reader:
             retention=card.kept,
             window=card.held, generation=card.generation, previous_id=card.previous,
             worker=activity.last_worker_identity or None if activity is not None else None,
-            progress=_progress(activity), cancel_requested=_cancel_requested(details), error=error, expired=False,
-            parent_id=card.parent,
+            progress=await self._progress(activity), cancel_requested=_cancel_requested(details), error=error,
+            expired=False, parent_id=card.parent,
         )  # fmt: skip
+
+    async def _progress(self, activity: PendingActivityInfo | None) -> str | None:
+        if activity is None or not activity.heartbeat_details.payloads:
+            return None
+        value = _plain((await self.decode(list(activity.heartbeat_details.payloads)))[0])
+        return None if value is None else str(value)
 
     async def _status(self, seen: Seen) -> tuple[Status, ErrorInfo | None]:
         info = seen.info
@@ -213,6 +219,7 @@ class Reader:
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
                 failure = event.workflow_task_failed_event_attributes.failure
                 kind = failure.application_failure_info.type or "WorkflowTaskFailed"
+                await self._client.data_converter.decode_failure(failure)  # takes the codec off the message in place
                 return ErrorInfo(kind, failure.message, failure.stack_trace)
         return None
 
@@ -378,13 +385,6 @@ def _attempt(info: WorkflowExecutionInfo, status: Status, done: int) -> int:
     if status is Status.PENDING or info.status == _TERMINATED:
         return done
     return max(done, 1) if status is Status.CANCELLED else done + 1
-
-
-def _progress(activity: Any) -> str | None:
-    if activity is None or not activity.heartbeat_details.payloads:
-        return None
-    value = _plain(activity.heartbeat_details.payloads[0])
-    return None if value is None else str(value)
 
 
 def _cancel_requested(details: DescribeWorkflowExecutionResponse | None) -> bool:

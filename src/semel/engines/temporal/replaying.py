@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from temporalio.client import Client, WorkflowHistory
-from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 
 from semel.define.registry import Registry
@@ -17,6 +16,7 @@ from semel.engines.temporal.classes import class_of, runner
 from semel.engines.temporal.deeds import Deed, Witness, recorded
 from semel.engines.temporal.hosting import FlowHost
 from semel.engines.temporal.names import execution_id
+from semel.engines.temporal.payloads import uncover
 from semel.engines.temporal.reading import Reader, Seen
 from semel.settings import Settings
 
@@ -39,10 +39,7 @@ class Again:
         return self.told.error
 
 
-async def replay(
-    history: WorkflowHistory, registry: Registry, settings: Settings, namespace: str,
-    converter: DataConverter = DataConverter.default,
-) -> Again:  # fmt: skip
+async def replay(history: WorkflowHistory, registry: Registry, settings: Settings, namespace: str) -> Again:
     """Do again what a history says: would a worker with this code go on with it?
 
     What the code asks for is compared with the journal in the history, as workers do it; what goes out to Temporal is
@@ -54,7 +51,7 @@ async def replay(
     witness = Witness()
     replayer = Replayer(
         workflows=[class_of(registry, registry[name], settings)], workflow_runner=runner(registry),
-        namespace=namespace, data_converter=converter, interceptors=[witness.interceptor()],
+        namespace=namespace, interceptors=[witness.interceptor()],
     )  # fmt: skip
     failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
     return Again(_told(Replayed(id_, name, history.workflow_id), history, witness, failure), witness.host)
@@ -79,14 +76,19 @@ async def try_replay(
     seen = await reader.find(id)
     if seen is None or not isinstance(registry.get(seen.card.name), Workflow):
         return None
-    again = await replay(await history_of(client, seen), registry, settings, client.namespace, client.data_converter)
+    again = await replay(await history_of(client, seen), registry, settings, client.namespace)
     return again.told
 
 
 async def history_of(client: Client, seen: Seen) -> WorkflowHistory:
-    """What happened in one run of a workflow."""
+    """What happened in one run of a workflow, without what a codec did to it."""
     execution = seen.info.execution
-    return await client.get_workflow_handle(execution.workflow_id, run_id=execution.run_id).fetch_history()
+    history = await client.get_workflow_handle(execution.workflow_id, run_id=execution.run_id).fetch_history()
+    codec = client.data_converter.payload_codec
+    if codec is not None:
+        for event in history.events:
+            await uncover(event, codec)
+    return history
 
 
 def _other_deeds(then: Sequence[Deed], now: Sequence[Deed]) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from msgspec import structs
-from temporalio.api.common.v1 import Memo, Payloads, SearchAttributes, WorkflowType
+from temporalio.api.common.v1 import SearchAttributes, WorkflowType
 from temporalio.api.enums.v1 import WorkflowIdConflictPolicy, WorkflowIdReusePolicy
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import StartWorkflowExecutionRequest
@@ -21,6 +21,7 @@ from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.times import from_micros
 from semel.engine.ids import made_at
 from semel.engine.protocol import Admission, Start
+from semel.engines.temporal import outbound
 from semel.engines.temporal.attempts import priority_of
 from semel.engines.temporal.attributes import attributes_of
 from semel.engines.temporal.calling import told
@@ -124,24 +125,28 @@ class Starter:
 
         The stable request id is what makes a start safe to repeat, also where the reply to the first was lost.
         """
-        encode = self._client.data_converter.encode
-        memo = {name: (await encode([value]))[0] for name, value in to_memo(card).items()}
+        client = self._client
         request = StartWorkflowExecutionRequest(
-            namespace=self._client.namespace, workflow_id=id, workflow_type=WorkflowType(name=card.name),
-            task_queue=TaskQueue(name=queue), input=Payloads(payloads=await encode(inputs_of(card, payload))),
-            identity=self._client.identity, request_id=request_id, workflow_id_reuse_policy=_policy(after),
+            namespace=client.namespace, workflow_id=id, workflow_type=WorkflowType(name=card.name),
+            task_queue=TaskQueue(name=queue), identity=client.identity, request_id=request_id,
+            workflow_id_reuse_policy=_policy(after),
             workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-            memo=Memo(fields=memo), search_attributes=indexed(card), priority=priority_of(card.priority)._to_proto(),
+            search_attributes=indexed(card), priority=priority_of(card.priority)._to_proto(),
         )  # fmt: skip
         if card.foreign and card.due is not None:  # a workflow of Semel's waits by itself
             request.workflow_start_delay.FromMicroseconds(max(0, card.due - self._now()))
-        try:
-            answer = await self._client.workflow_service.start_workflow_execution(request, retry=True)
-            return answer.run_id
-        except RPCError as error:
-            if error.status is not RPCStatusCode.ALREADY_EXISTS:
-                raise told(error) from error
-            return None
+        run: str | None = None
+
+        async def send() -> None:
+            nonlocal run
+            try:
+                run = (await client.workflow_service.start_workflow_execution(request, retry=True)).run_id
+            except RPCError as error:
+                if error.status is not RPCStatusCode.ALREADY_EXISTS:
+                    raise told(error) from error
+
+        await outbound.start(client, request, inputs_of(card, payload), to_memo(card), send)
+        return run
 
 
 def _policy(after: Status | None) -> WorkflowIdReusePolicy.ValueType:

@@ -97,6 +97,7 @@ async def _why(client: Client, one: WorkflowExecution) -> str:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
             failed = event.workflow_task_failed_event_attributes
             cause = WorkflowTaskFailedCause.Name(failed.cause).removeprefix("WORKFLOW_TASK_FAILED_CAUSE_")
+            await client.data_converter.decode_failure(failed.failure)  # takes a codec off the message in place
             return f"{_words(cause)}: {_told(failed.failure)}"
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
             return "its task timed out: a worker took it and did not answer, or died"
