@@ -113,6 +113,18 @@ class World:
     async def listed(self) -> None:
         """Wait until lists show what was asked for so far. Here they always do."""
 
+    async def at_rest(self) -> bool:
+        """Does everything that there is only wait?"""
+        return await self.count("semel_ready") == 0
+
+    async def left(self) -> int:
+        """How many traces there are of work that has not ended."""
+        return sum([await self.count(f"semel_{table}") for table in ("ready", "later", "flow", "inbox")])
+
+    async def parts(self) -> int:
+        """How many rows there are that only belong to workflows, or wait to be cleaned up."""
+        return sum([await self.count(f"semel_{table}") for table in ("journal", "published", "attribute")])
+
     async def _set_skew(self) -> None:
         if self.engine == "postgres":
             await self.sql("update semel_skew set micros = $1", round(self._skew * 1_000_000))

@@ -166,10 +166,8 @@ async def has_ended_or_needs_time(world: World, handle: semel.Handle[Any]) -> bo
     if execution.status.terminal:
         return True
     assert execution.error is None, execution.error
-    if execution.status == "waiting" and execution.run_at is not None:
-        live = await world.sql("select count(*) from semel_ready")
-        if live[0][0] == 0:
-            await world.advance("61s" if (execution.run_at - world.now()).total_seconds() < 61 else "1h")
+    if execution.status == "waiting" and execution.run_at is not None and await world.at_rest():
+        await world.advance("61s" if (execution.run_at - world.now()).total_seconds() < 61 else "1h")
     return False
 
 

@@ -293,6 +293,7 @@ async def test_a_refused_reset_leaves_a_living_one_alone(world: World) -> None:
         assert await handle.result(timeout="20s") == "on"
 
 
+@pytest.mark.journal("stops between two statements")
 async def test_it_happens_as_a_whole_or_not_at_all(world: World) -> None:
     app = world.app()
 

@@ -191,6 +191,19 @@ async def test_a_task_takes_no_signals(world: World) -> None:
         await handle.signal("x")
 
 
+async def test_those_of_one_process_arrive_in_their_order(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> list[int]:
+        return [await ctx.wait_signal("n") for _ in range(50)]
+
+    async with world.worker(app):
+        handle = await app.start_workflow(flow, workflow_id="k")
+        await asyncio.gather(*(handle.signal("n", n) for n in range(50)))
+        assert await handle.result(timeout="20s") == list(range(50))
+
+
 async def test_many_from_many_sides_all_arrive(world: World) -> None:
     one, two = world.app(), world.app()
     for app in (one, two):

@@ -39,6 +39,7 @@ async def test_steps_run_once_each_and_in_order(world: World, cached: int) -> No
     assert names == ["sync", "async_", "third", "sync", "async_"]
 
 
+@pytest.mark.journal("takes the lease of a worker away")
 async def test_another_worker_goes_on_after_the_last_recorded_one(world: World) -> None:
     runs: list[str] = []
     apps = [world.app(), world.app()]

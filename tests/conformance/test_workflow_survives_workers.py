@@ -80,6 +80,7 @@ async def test_many_workers_that_come_and_go_lose_nothing(world: World) -> None:
     assert await results == [[*(n * 10 + i for i in range(5)), -1] for n in range(10)]
 
 
+@pytest.mark.journal("takes the lease of a worker away")
 async def test_the_turn_of_a_worker_that_has_lost_its_lease_is_refused(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -118,6 +119,7 @@ async def test_the_turn_of_a_worker_that_has_lost_its_lease_is_refused(
     assert len(runs) == 2
 
 
+@pytest.mark.journal("takes the lease of a worker away")
 async def test_one_that_kills_its_workers_is_given_up(world: World) -> None:
     apps, runs = [world.app() for _ in range(11)], []
 
@@ -143,7 +145,7 @@ async def test_one_that_kills_its_workers_is_given_up(world: World) -> None:
         await worker.__aexit__(None, None, None)
     assert await ended(handle) == "failed"
     assert "worker died" in (await handle.describe()).error.message  # type: ignore[union-attr]
-    assert await world.count("semel_flow") == 0
+    assert await world.left() == 0
 
 
 async def is_free(world: World) -> bool:

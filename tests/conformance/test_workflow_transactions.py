@@ -122,6 +122,7 @@ async def test_an_async_function_is_refused(world: World) -> None:
         assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s") == "refused"
 
 
+@pytest.mark.journal("takes the lease of a worker away")
 async def test_one_whose_worker_has_lost_its_lease_writes_nothing(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

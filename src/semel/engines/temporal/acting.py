@@ -27,7 +27,7 @@ from semel.flow.instance import Instance
 from semel.flow.replies import dump as dump_reply
 from semel.flow.seen import Seen
 from semel.flow.snapshot import Snapshot
-from semel.flow.turn import Ended, Identity, Turn
+from semel.flow.turn import Ended, Turn
 from semel.settings import Settings
 
 MESSAGES: Final = "semel:messages"
@@ -95,7 +95,7 @@ class EntityHost(FlowHost):
         )  # fmt: skip
         return unwrap(found)
 
-    async def _instance(self, who: Identity, input: bytes, carried: bytes | None) -> Instance:
+    async def _instance(self, input: bytes, carried: bytes | None) -> Instance:
         start, self._tally = Snapshot(b"{}"), Tally()
         carried = await self._taken_over(carried)
         if carried is not None:
@@ -105,7 +105,7 @@ class EntityHost(FlowHost):
                 self.clock.skipped = taken.skipped
             for row in taken.rows:
                 self._rows[row.key], self._keys[row.n] = row, row.key
-        self._who, self._began = who, True
+        self._who, self._began = self._identity(input), True
         self._seen = Seen(self._entity.fresh_window(), ((row.n, row.key, row.at) for row in self._rows.values()))
         actor = self._actor(start)
         self.commands = Commands(self, actor)
@@ -125,7 +125,7 @@ class EntityHost(FlowHost):
             instance = self._actor(self._fresh)  # came while it ended
         return replace(ended, output=self._pack().data) if ended.status is Status.COMPLETED else ended
 
-    async def _again(self, taken: Snapshot) -> Instance:
+    async def _again(self, instance: Instance, taken: Snapshot) -> Instance:
         """It has ended, and there is more to do: no need for another history."""
         self._last = taken
         return self._actor(taken)

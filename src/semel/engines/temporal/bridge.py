@@ -1,4 +1,4 @@
-"""What a workflow asks its worker for: a start under a key that is taken, an end to wait for, a step."""
+"""What a workflow asks its worker for: a start under a key that is taken, an end to wait for, a step, and the like."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from semel.flow.turn import Ended
 
 START: Final = "semel:start"
 OUTCOME: Final = "semel:outcome"
+CLOSE: Final = "semel:close"
+FORK: Final = "semel:fork"
 STEP: Final = "semel:step"
 """A local activity: it runs a step, and writes a row of the journal into history. One name for all of them, since
 Temporal compares names when it replays, and Semel can say more of what differs."""
@@ -59,6 +61,14 @@ class Ask(Struct, frozen=True, omit_defaults=True):
             span(self.retention), span(self.window),
         )  # fmt: skip
         return Start(id, self.key, bytes(self.payload), bytes.fromhex(self.fingerprint), terms)
+
+
+class Heirloom(Struct, frozen=True):
+    """What an heir asks for: the past of another run of its workflow, up to a row."""
+
+    id: str
+    run: str
+    commit: int
 
 
 class Told(Struct, frozen=True, omit_defaults=True):

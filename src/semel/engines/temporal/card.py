@@ -14,6 +14,10 @@ from semel.engine.protocol import Start
 
 MEMO: Final = "semel"
 """The name of the memo field."""
+BEGUN: Final = "semel.begun"
+"""The memo field of a workflow that was to begin later, once it has begun."""
+RESET: Final = "semel.reset"
+"""The memo field of a workflow that goes on from a row of the one before it."""
 PUBLISHED: Final = "semel.published."
 """How the names of memo fields begin that hold published values."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
     ChildWorkflowError,
+    TerminatedError,
     WorkflowAlreadyStartedError,
     is_cancelled_exception,
 )
@@ -23,7 +25,7 @@ from semel.engine.protocol import Start
 from semel.engines.temporal import steps
 from semel.engines.temporal.attempts import FOR_EVER, Slip, attempts, priority_of
 from semel.engines.temporal.attributes import attributes_of
-from semel.engines.temporal.bridge import OUTCOME, START, STEP, Ask, Made, made_of, told_of
+from semel.engines.temporal.bridge import CLOSE, OUTCOME, START, STEP, Ask, Made, made_of, told_of
 from semel.engines.temporal.card import card_of, to_memo
 from semel.engines.temporal.failures import ended_of
 from semel.engines.temporal.names import TASK, execution_id, split, workflow_id
@@ -32,15 +34,15 @@ from semel.flow.commands import Command, Kind
 from semel.flow.entries import Resolved, raw, stored
 from semel.flow.instance import Instance
 from semel.flow.turn import Ended, Turn
+from semel.settings import Settings
 
 if TYPE_CHECKING:
     from semel.engines.temporal.hosting import FlowHost
 
-CLOSING: Final = {
-    "abandon": ParentClosePolicy.ABANDON,
-    "cancel": ParentClosePolicy.REQUEST_CANCEL,
-    "terminate": ParentClosePolicy.TERMINATE,
-}
+CLOSED: Final = "semel.close"
+"""The memo field of a child that says how it goes when its parent ends."""
+STAYS: Final = (Status.COMPLETED.value, "started", "refused")
+"""Answers that stay true when a workflow goes back: what failed is tried again."""
 PATIENT: Final = RetryPolicy()
 """For what may be asked again and again: a question, or a start under an id of its own."""
 
@@ -56,6 +58,13 @@ class Commands:
         self._children: dict[str, asyncio.Task[Ended]] = {}
         self._births: set[asyncio.Task[Any]] = set()
         """What has to have reached Temporal before this run may end."""
+        self._letters: dict[str, asyncio.Task[Any]] = {}
+        """The last signal that was sent to a workflow, by its id."""
+        self.wards: dict[str, str] = {}
+        """Children that are to be closed with this workflow, and how. Temporal's own policy would close them when it
+        continues as new or is reset, too."""
+        self._begun: dict[int, str] = {}
+        """Executions that it waits for, by command: given up, they are cancelled."""
         self._running: set[int] = set()
         """Steps without an answer."""
         self._made: list[tuple[int, int, Made]] = []
@@ -73,6 +82,9 @@ class Commands:
             self._running.discard(number)
             if task is not None:
                 task.cancel()
+            ref = self._begun.pop(number, None)
+            if ref is not None:
+                self._bear(self._bridge(CLOSE, {ref: "cancel"}))
         for command in turn.commands:
             if command.number not in unwanted:
                 self._carry_out(command, row)
@@ -113,12 +125,26 @@ class Commands:
         task.add_done_callback(self._births.discard)
         return task
 
+    def resume(self, answers: Mapping[int, Resolved]) -> None:
+        """Do again what had no answer, or none that stays true."""
+        for number, command in sorted(self._instance.pending.items()):
+            found = answers.get(number)
+            if found is not None and found.status in STAYS:
+                self._host.arrive(found)
+            else:
+                self._carry_out(command, None)
+
     async def settled(self) -> None:
         """All that was asked for without waiting has reached Temporal, and nothing else is under way."""
         for task in list(self._asked.values()):
             task.cancel()
-        if self._births:
+        while self._births:
             await asyncio.wait(list(self._births))
+
+    async def close(self) -> None:
+        """Close the children that are to go with it."""
+        if self.wards:
+            await self._bridge(CLOSE, self.wards)
 
     def forget(self) -> None:
         """Its steps are not run here any more."""
@@ -143,17 +169,16 @@ class Commands:
     async def _execution(self, command: Command, start: Start) -> Resolved:
         """A child where the key is free; else whatever the contract says about the one that holds it."""
         try:
-            ref, running = await self._start_child(start, command.on_close or "cancel")
+            ref, running = await self._start_child(start, command.on_close or "abandon")
         except WorkflowAlreadyStartedError:
             return await self._share(command, start)
         if not command.waits:
             self._children[ref] = running
             return Resolved(command.number, "started", ref=ref)
-        try:
-            return _resolved(command, await running, ref)
-        except asyncio.CancelledError:
-            running.cancel()
-            raise
+        self._begun[command.number] = ref
+        ended = await asyncio.shield(running)
+        self._begun.pop(command.number, None)
+        return _resolved(command, ended, ref)
 
     async def _start_child(self, start: Start, on_close: str) -> tuple[str, asyncio.Task[Ended]]:
         terms = start.terms
@@ -162,10 +187,24 @@ class Commands:
         card = card_of(start, clock.now(), parent=self._instance.who.id, skipped=clock.skipped)
         handle: Any = await workflow.start_child_workflow(
             terms.name, wrap(start.payload), id=id_, task_queue=terms.queue, result_type=RawValue,
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE, parent_close_policy=CLOSING[on_close],
-            memo=to_memo(card), search_attributes=attributes_of(card), priority=priority_of(terms.priority),
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE, parent_close_policy=ParentClosePolicy.ABANDON,
+            memo=to_memo(card) | ({} if on_close == "abandon" else {CLOSED: on_close}),
+            search_attributes=attributes_of(card), priority=priority_of(terms.priority),
         )  # fmt: skip
-        return execution_id(handle.first_execution_run_id, id_), asyncio.create_task(_end_of(handle))
+        ref = execution_id(handle.first_execution_run_id, id_)
+        if on_close != "abandon":
+            self.wards[ref] = on_close
+        return ref, asyncio.create_task(self._end_of(handle, ref))
+
+    async def _end_of(self, handle: Any, ref: str) -> Ended:
+        try:
+            return Ended(Status.COMPLETED, unwrap(await handle))
+        except ChildWorkflowError as error:
+            if isinstance(error.cause, TerminatedError):
+                return await self._outcome(ref)  # it may go on, reset, as another one
+            return ended_of(error.cause)
+        finally:
+            self.wards.pop(ref, None)
 
     def _nameless(self, start: Start) -> str:
         """An id that is the same each time this is replayed."""
@@ -190,11 +229,7 @@ class Commands:
         return told_of(await self._bridge(OUTCOME, id)).ended()
 
     async def _bridge(self, name: str, ask: Any) -> RawValue:
-        found: RawValue = await workflow.execute_activity(
-            name, wrap(msgspec.json.encode(ask)), result_type=RawValue, start_to_close_timeout=FOR_EVER,
-            heartbeat_timeout=self._host.settings.worker.lease, retry_policy=PATIENT,
-        )  # fmt: skip
-        return found
+        return await bridge(name, ask, self._host.settings)
 
     async def _enqueue(self, command: Command, start: Start) -> None:
         try:
@@ -246,9 +281,15 @@ class Commands:
         return made.resolved()
 
     async def _send(self, command: Command) -> None:
+        """One after the other to the same workflow: Temporal does not keep the order of what is under way at once."""
         found = split(command.ref or "")
-        if found is None:
+        me = asyncio.current_task()
+        if found is None or me is None:
             return
+        before = self._letters.get(found[1])
+        self._letters[found[1]] = me
+        if before is not None and not before.done():
+            await asyncio.wait([before])
         target: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(found[1])
         try:
             await target.signal(
@@ -258,26 +299,21 @@ class Commands:
             workflow.logger.info("signal %r: %s has ended", command.name, command.ref)
 
     async def _cancel(self, command: Command) -> None:
-        found = split(command.ref or "")
-        if found is None:
-            return
-        target: workflow.ExternalWorkflowHandle[Any] = workflow.get_external_workflow_handle(found[1])
-        try:
-            await target.cancel()
-        except ApplicationError:
-            workflow.logger.info("cancel: %s has ended", command.ref)
+        await self._bridge(CLOSE, {command.ref or "": "cancel"})
+
+
+async def bridge(name: str, ask: Any, settings: Settings) -> RawValue:
+    """Have a worker do something, for as long as it takes."""
+    found: RawValue = await workflow.execute_activity(
+        name, wrap(msgspec.json.encode(ask)), result_type=RawValue, start_to_close_timeout=FOR_EVER,
+        heartbeat_timeout=settings.worker.lease, retry_policy=PATIENT,
+    )  # fmt: skip
+    return found
 
 
 def marked(command: Command) -> str:
     """What was asked for, as an id: Temporal parks a replay whose ids differ, and so one whose names or inputs do."""
     return f"{command.number}:{command.name}:{command.mark.removeprefix('#')}"
-
-
-async def _end_of(handle: Any) -> Ended:
-    try:
-        return Ended(Status.COMPLETED, unwrap(await handle))
-    except ChildWorkflowError as error:
-        return ended_of(error.cause)
 
 
 def _resolved(command: Command, ended: Ended, ref: str) -> Resolved:

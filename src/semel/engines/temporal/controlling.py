@@ -17,7 +17,7 @@ from temporalio.common import RawValue
 
 from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.records import Execution
-from semel.engines.temporal import outbound
+from semel.engines.temporal import chronicle, outbound
 from semel.engines.temporal.calling import call_or_none
 from semel.engines.temporal.card import PUBLISHED, Card
 from semel.engines.temporal.names import execution_id, split
@@ -53,9 +53,24 @@ async def terminate(client: Client, reader: Reader, id: str, why: str) -> Status
     seen = await reader.find(id)
     if seen is None:
         return None
+    if seen.card.kind == "task":
+        raise InvalidValue(f"execution {id} is a task, which cannot be terminated: cancel it.")
     if seen.live:
         await _end(client, seen, why)
+        await _close(client, reader, seen)
     return await _status_after(reader, id)
+
+
+async def _close(client: Client, reader: Reader, seen: Seen) -> None:
+    """Its children go the way that was agreed: it cannot see to that any more."""
+    if seen.card.foreign:
+        return
+    told = await chronicle.read(reader, seen.info.execution.workflow_id, seen.info.execution.run_id)
+    for id_, how in told.wards().items():
+        if how == "terminate":
+            await terminate(client, reader, id_, "its parent has ended")
+        else:
+            await cancel(client, reader, id_)
 
 
 async def _end(client: Client, seen: Seen, why: str) -> None:
@@ -78,6 +93,8 @@ async def signal(
     seen = await reader.find(id)
     if seen is None:
         return None
+    if seen.card.kind == "task":
+        raise InvalidValue(f"execution {id} is a task, and a task takes no signals: send them to a workflow.")
     if not seen.live:
         return (await reader.execution(seen)).status
     request = SignalWorkflowExecutionRequest(

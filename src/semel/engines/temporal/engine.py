@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from weakref import WeakValueDictionary
 
 from temporalio.client import Client
 
@@ -43,8 +44,10 @@ from semel.engines.temporal import (
     resetting,
 )
 from semel.engines.temporal.asking import Questions
+from semel.engines.temporal.bridge import Heirloom
 from semel.engines.temporal.connecting import Target, connect
 from semel.engines.temporal.doctor import examine
+from semel.engines.temporal.inheriting import Inheritance
 from semel.engines.temporal.names import kind_of, split, workflow_id
 from semel.engines.temporal.needs import longest
 from semel.engines.temporal.reading import Reader, Seen
@@ -83,6 +86,7 @@ class TemporalEngine:
         self._auto_migrate = auto_migrate
         self._clock = clock
         self._opening: asyncio.Task[Client] | None = None
+        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def now(self) -> int:
         """Microseconds since 1970."""
@@ -228,8 +232,11 @@ class TemporalEngine:
         return await controlling.cancel(await self.open(), self._reader, id)
 
     async def signal(self, id: str, name: str, payload: bytes | None, key: str | None) -> Status | None:
-        """See Engine."""
-        return await controlling.signal(await self.open(), self._reader, id, name, payload, key)
+        """See Engine. One after the other to one workflow: a cluster does not keep the order of what comes at once."""
+        client = await self.open()
+        line = self._lines.get(id) or self._lines.setdefault(id, asyncio.Lock())
+        async with line:
+            return await controlling.signal(client, self._reader, id, name, payload, key)
 
     async def send(self, message: Message) -> str:
         """See Engine."""
@@ -284,7 +291,18 @@ class TemporalEngine:
 
     async def reset(self, id: str, new_id: str, commit: int) -> str:
         """See Engine."""
-        return await resetting.reset(await self.open(), self._reader, id, new_id, commit)
+        client, now = await self.open(), from_micros(self.now())
+        return await resetting.reset(client, self._reader, self._starter, id, commit, now)
+
+    async def heir_of(self, id: str) -> str | None:
+        """The execution that one goes on as, if it was reset."""
+        await self.open()
+        return await resetting.heir_of(self._reader, id)
+
+    async def inheritance(self, of: Heirloom) -> Inheritance:
+        """What is there for a workflow that goes on from a row of another run."""
+        await self.open()
+        return await resetting.inheritance(self._reader, of.id, of.run, of.commit)
 
     async def redrive(self, id: str, new_id: str) -> str | None:
         """See Engine."""

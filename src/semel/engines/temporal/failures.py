@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from temporalio.api.common.v1 import Payloads
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
@@ -15,9 +16,12 @@ from temporalio.exceptions import (
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.engines.temporal.concluding import TIMED_OUT
+from semel.engines.temporal.payloads import bytes_of
 from semel.flow.turn import Ended
 
 TERMINATED = "semel.Terminated"
+REPLACED = "TerminateIfRunning WorkflowIdReusePolicy"
+"""What a cluster says of a run that had to go for a new one."""
 
 
 def ended_of(cause: BaseException | None) -> Ended:
@@ -50,3 +54,12 @@ def error_of(error: ApplicationError) -> ErrorInfo:
         except msgspec.ValidationError:
             pass
     return ErrorInfo(error.type or "ApplicationError", error.message)
+
+
+def terminated(reason: str, details: Payloads) -> Ended:
+    """How a run ended that was ended from outside."""
+    if reason == REPLACED:
+        told = bytes_of(details.payloads[0]) if details.payloads else None
+        run = "" if told is None else str(msgspec.json.decode(told)).rpartition(" ")[2]
+        reason = f"reset: it goes on as run {run}"
+    return Ended(Status.CANCELLED, None, ErrorInfo(TERMINATED, reason))

@@ -9,40 +9,45 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import events
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import Raw
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from semel.contract.times import from_micros
 from semel.define.workflow import Workflow
-from semel.engines.temporal import parking
+from semel.engines.temporal import inheriting, parking
 from semel.engines.temporal.attributes import ATTRIBUTES, attributes_of
-from semel.engines.temporal.bridge import Made
-from semel.engines.temporal.card import PUBLISHED, Card
+from semel.engines.temporal.bridge import FORK, Heirloom, Made
+from semel.engines.temporal.card import BEGUN, PUBLISHED, Card
 from semel.engines.temporal.clock import Clock
-from semel.engines.temporal.commanding import Commands
+from semel.engines.temporal.commanding import Commands, bridge
 from semel.engines.temporal.concluding import conclude
+from semel.engines.temporal.inheriting import Carried, Heir, Inheritance
 from semel.engines.temporal.journaling import Journal, began_with, row_of
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.tasking import card_of_this
 from semel.errors import Forbidden, NonDeterminism
-from semel.flow import snapshot
+from semel.flow import entries, snapshot
 from semel.flow.commands import IN_PLACE, Command, Kind
-from semel.flow.entries import Happening, Signalled, Stopped
+from semel.flow.entries import NOTHING, Began, Happening, Signalled, Stopped
 from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Ended, Identity, Turn
 from semel.settings import Settings
 
 T = TypeVar("T")
+LONG: Final = 5_000
+"""Entries of a journal that are many."""
 BASELINE: Final = "semel.version."
 """How markers begin that say which version of a workflow a run began with."""
+FIRST: Final = 1
+"""The version that leaves no marker, since most workflows have no other."""
 
 
 class Patching(Instance):
@@ -52,6 +57,8 @@ class Patching(Instance):
 
     def patched(self, name: str) -> bool:
         """See Instance."""
+        if self._expected is not None:
+            return super().patched(name)  # rows of a run that it was reset from
         if name not in self._patches:
             inner = events._get_running_loop()
             events._set_running_loop(self.outer)  # Temporal knows its workflow by its loop
@@ -81,6 +88,8 @@ class FlowHost:
         self._rung = False
         self._poked = False
         self._mismatch: NonDeterminism | None = None
+        self.position = 0
+        """The number of its last row."""
 
     def arrive(self, what: Happening, at: int | None = None) -> None:
         """Something for the code to know of."""
@@ -103,23 +112,25 @@ class FlowHost:
         if not self.clock.skipped:
             self.clock.skipped = self.card.skipped
         data = unwrap(input) or b"{}"
-        instance = await self._instance(self._identity(data), data, unwrap(carried))
+        instance = await self._instance(data, unwrap(carried))
         try:
             ended = await self._serve(instance)
             await self._through(self.commands.settled())
+            await self._through(self.commands.close())
             return conclude(ended)
         finally:
             self.commands.forget()
+            instance.close()
 
-    def _identity(self, input: bytes) -> Identity:
+    def _identity(self, input: bytes, seed: str = "") -> Identity:
         info, card = workflow.info(), self.card
-        first = info.first_execution_run_id
+        id_ = execution_id(info.first_execution_run_id, info.workflow_id)
         return Identity(
-            execution_id(first, info.workflow_id), card.key or info.workflow_id, card.name, info.namespace,
-            info.task_queue, card.generation, input, card.parent, execution_id(first, info.workflow_id),
+            id_, card.key or info.workflow_id, card.name, info.namespace, info.task_queue, card.generation, input,
+            card.parent, seed or id_,
         )  # fmt: skip
 
-    async def _instance(self, who: Identity, input: bytes, carried: bytes | None) -> Instance:
+    async def _instance(self, input: bytes, carried: bytes | None) -> Instance:
         """What runs the code, with its commands."""
         raise NotImplementedError
 
@@ -132,7 +143,7 @@ class FlowHost:
             if turn.ended is not None:
                 return turn.ended
             if turn.again is not None:
-                instance = await self._again(turn.again)
+                instance = await self._again(instance, turn.again)
             elif not self._waits:
                 self._set_alarm(turn.due)
                 await self._rest(instance, turn)
@@ -155,12 +166,19 @@ class FlowHost:
         return arrivals
 
     async def _turn(self, instance: Instance, arrivals: Sequence[Arrival]) -> Turn:
-        try:
-            turn = instance.turn(self.clock.now(), arrivals)
+        def turn() -> Turn:
+            made = instance.turn(self.clock.now(), arrivals)
             _refuse_what_temporal_refuses(instance)
-            taken = set(turn.consumed)  # not all of it, where the code came to its end before
+            taken = set(made.consumed)  # not all of it, where the code came to its end before
             self._arrivals[:0] = [one for one in arrivals if one.row is not None and one.row not in taken]
-            return turn
+            return made
+
+        return await self._or_park(turn)
+
+    async def _or_park(self, go: Callable[[], T]) -> T:
+        """Let the code go on, if it can."""
+        try:
+            return go()
         except (Forbidden, NonDeterminism, workflow.NondeterminismError):
             info = workflow.info()
             if not workflow.unsafe.is_replaying() and parking.poke(info.namespace, info.workflow_id, info.run_id):
@@ -181,19 +199,17 @@ class FlowHost:
     async def _rest(self, instance: Instance, turn: Turn) -> None:
         await self._through(workflow.wait_condition(lambda: self._waits))
 
-    async def _again(self, taken: Snapshot) -> Instance:
-        """What goes on from here, if it is not a new run of Temporal's. Signals that came late are carried over."""
-        await self.commands.settled()
-        late = [(one.what, one.at) for one in self._arrivals if isinstance(one.what, Signalled)]
-        new = [what for what, at in late if what.key is None or taken.seen.push(what.key, from_micros(at))]
-        taken = replace(taken, signals=(*taken.signals, *new))
-        workflow.continue_as_new(args=[wrap(taken.input), wrap(snapshot.dump(taken))])
+    async def _again(self, instance: Instance, taken: Snapshot) -> Instance:
+        """What goes on from here, if it is not a new run of Temporal's."""
+        raise NotImplementedError
 
     async def _note(self, instance: Instance, turn: Turn) -> bytes | None:
         """Write down what a turn did. A row that goes along with its only step is given back."""
         row = None
         if self.journal is not None and turn.entries:
             row = row_of(turn.entries, self.commands.steps)
+            self.position += 1
+            self._warn(instance, turn)
             if not _one_step(turn):
                 then = await self._through(self.commands.write(row))
                 self.journal.compare(row, then or row)
@@ -205,6 +221,14 @@ class FlowHost:
         if published:
             workflow.upsert_memo({name: msgspec.json.decode(data or b"null") for name, data in published.items()})
         return row
+
+    def _warn(self, instance: Instance, turn: Turn) -> None:
+        if instance.entries >= LONG and instance.entries - len(turn.entries) < LONG:
+            workflow.logger.warning(
+                "workflow %r has %s entries in its journal: let it continue_as_new now and then, since all of it is "
+                "read again after a crash, and Temporal ends what has 50,000 events", self.card.key,
+                f"{instance.entries:,}",
+            )  # fmt: skip
 
     def _set_alarm(self, due: int | None) -> None:
         """One timer at a time, kept while it is the right one: each is two events of history."""
@@ -239,23 +263,69 @@ class WorkflowHost(FlowHost):
         super().__init__(settings)
         self._versions = sorted(versions, key=lambda one: one.version, reverse=True)
 
-    async def _instance(self, who: Identity, input: bytes, carried: bytes | None) -> Instance:
-        start = Snapshot(input) if carried is None else snapshot.load(carried)
-        code = await self._version()
+    async def _instance(self, input: bytes, carried: bytes | None) -> Instance:
+        given = inheriting.load(carried)
+        self.clock.skipped = max(self.clock.skipped, given.skipped)
+        if self.card.due is not None and carried is None:
+            await self.clock.until(self.card.due)
+            workflow.upsert_memo({BEGUN: True})
+        left = await self._inherit(given.heir) if given.heir is not None else Inheritance(given)
+        rows = [bytes(row) for row in left.rows]
+        start = Snapshot(input) if left.carried.start == NOTHING else snapshot.load(bytes(left.carried.start))
+        code = await self._version(rows)
+        who = self._identity(input, given.seed)
         made = Patching(code, who, self.settings, start)
         made.outer = asyncio.get_running_loop()
         self.commands = Commands(self, made)
-        self.journal = Journal(lambda: Instance(code, who, self.settings, start))
+        self.commands.wards.update({**given.wards, **left.wards})
+        self.journal = Journal(lambda: Instance(code, who, self.settings, start), rows)
+        self.position = left.carried.base + len(rows)
+        if given.stopped:
+            self.arrive(Stopped())
+        if given.heir is not None:
+            await self._go_on(made, left)
         return made
 
-    async def _version(self) -> Workflow[..., Any]:
+    async def _inherit(self, heir: Heir) -> Inheritance:
+        ask = Heirloom(workflow.info().workflow_id, heir.run, heir.commit)
+        return inheriting.unpack(unwrap(await self._through(bridge(FORK, ask, self.settings))) or b"{}")
+
+    async def _go_on(self, instance: Instance, left: Inheritance) -> None:
+        """From where another run was: what it had asked for and not been told is asked for again."""
+        history = [entry for row in left.rows for entry in entries.load(bytes(row))]
+        await self._or_park(lambda: instance.replay(history))
+        if instance.attributes:
+            values = attributes_of(self.card, instance.attributes)[ATTRIBUTES]
+            workflow.upsert_search_attributes([ATTRIBUTES.value_set(values)])
+        for signal in left.signals:
+            self.arrive(signal)
+        self.commands.resume({answer.command: answer for answer in left.answers})
+
+    async def _version(self, rows: Sequence[bytes]) -> Workflow[..., Any]:
         """The newest for a run that begins, and for others the one they began with."""
+        began = next((entry for row in rows for entry in entries.load(row)), None)
         for one in self._versions:
-            if workflow.patched(f"{BASELINE}{one.version}"):
+            if began is None and (one.version == FIRST or workflow.patched(f"{BASELINE}{one.version}")):
                 return one
-        commands = Commands(self, Instance(self._versions[0], self._identity(b"{}"), self.settings, Snapshot(b"{}")))
-        row = await commands.write(b"[]")
+            if isinstance(began, Began) and began.version == one.version:
+                return one
+        row = rows[0] if rows else None
+        if row is None:
+            spare = Instance(self._versions[0], self._identity(b"{}"), self.settings, Snapshot(b"{}"))
+            row = await Commands(self, spare).write(b"[]")
         raise began_with(row or b"[]", self._versions[0].name, [one.version for one in self._versions])
+
+    async def _again(self, instance: Instance, taken: Snapshot) -> Instance:
+        """Signals that came meanwhile go along, and so does the wish that it stop."""
+        await self._through(self.commands.settled())
+        came = [(one.what, one.at) for one in self._arrivals]
+        late = [what for what, at in came if isinstance(what, Signalled) and instance._concerns(what, at)]
+        start = replace(taken, signals=(*taken.signals, *late))
+        carried = Carried(
+            Raw(snapshot.dump(start)), self.position, instance.who.seed, self.commands.wards,
+            any(isinstance(what, Stopped) for what, _ in came), self.clock.skipped,
+        )  # fmt: skip
+        workflow.continue_as_new(args=[wrap(taken.input), wrap(msgspec.json.encode(carried))])
 
 
 def _one_step(turn: Turn) -> bool:

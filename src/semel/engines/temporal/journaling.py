@@ -23,9 +23,9 @@ from semel.flow.instance import Instance
 class Journal:
     """The rows of one run, while it is replayed. What it writes afterwards nobody compares: it is let go of."""
 
-    def __init__(self, fresh: Callable[[], Instance]) -> None:
+    def __init__(self, fresh: Callable[[], Instance], inherited: Sequence[bytes] = ()) -> None:
         self._fresh = fresh
-        self._rows: list[bytes] = []
+        self._rows: list[bytes] = list(inherited)
         self._outputs: dict[int, Raw] = {}
 
     def answer(self, number: int, output: Raw) -> None:

@@ -32,6 +32,10 @@ STICKY: Final = timedelta(seconds=2)
 """For so long at most a workflow waits for the worker that has it in memory, which may be dead; Temporal waits for ten
 seconds. Its tasks wait with it, since the workflow says that they are to be run again."""
 
+LEAST_CACHED: Final = 2
+"""A workflow must stay in memory while one of its steps runs, and one whose step runs takes a place among the workflow
+tasks that are under way: there are as many places for all three."""
+
 
 class Pollers:
     """The two workers of one queue."""
@@ -56,6 +60,7 @@ class Pollers:
         activities: list[Any] = [performer.activity(one) for one in registry if isinstance(one, Task)]
         classes = [class_of(registry, one, settings) for one in registry]
         sandbox, own, build = runner(registry), settings.worker, versioned(settings)
+        cached = max(LEAST_CACHED, own.cached_workflows)
 
         def make(queue: str) -> Pollers:
             tasks = Worker(
@@ -67,7 +72,8 @@ class Pollers:
             flows = Worker(
                 client, task_queue=queue, activities=service.local, no_remote_activities=True, workflows=classes,
                 workflow_runner=sandbox, unsandboxed_workflow_runner=UnsandboxedWorkflowRunner(), identity=name,
-                max_cached_workflows=own.cached_workflows, graceful_shutdown_timeout=own.grace,
+                max_cached_workflows=cached, max_concurrent_workflow_tasks=cached,
+                max_concurrent_local_activities=cached, graceful_shutdown_timeout=own.grace,
                 sticky_queue_schedule_to_start_timeout=min(STICKY, own.lease), deployment_config=build,
             )  # fmt: skip
             return cls(tasks, flows)

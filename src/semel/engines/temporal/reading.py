@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -30,10 +30,11 @@ from semel.contract.times import micros, optional, span
 from semel.engines.temporal.calling import call, call_or_none
 from semel.engines.temporal.card import ATTEMPT, MEMO, Card, from_memo
 from semel.engines.temporal.clock import SKIPPED
-from semel.engines.temporal.failures import ended_of
+from semel.engines.temporal.failures import ended_of, terminated
 from semel.engines.temporal.foreign import given_of, plain_of
 from semel.engines.temporal.names import execution_id, kind_of, split
 from semel.engines.temporal.payloads import bytes_of
+from semel.engines.temporal.waiting import alarm_in, failure_in
 from semel.flow.turn import Ended
 
 CANCELLED: Final = "semel: cancelled before it began"
@@ -159,10 +160,13 @@ class Reader:
         begun = status is not Status.PENDING or done > 0
         began = _time(info.start_time) + span(card.skipped)
         waits = status is Status.PENDING and activity is None
+        alarm = None
+        if status is Status.WAITING and error is None and details is not None:
+            alarm = alarm_in(await self._latest(seen, 1000), seen.skipped)
         return Execution(
             id=seen.id, kind=card.kind, name=card.name, key=card.key, queue=info.task_queue, priority=card.priority,
             status=status, attempt=_attempt(info, status, done), max_attempts=card.max_attempts,
-            created_at=began, run_at=optional(due if done else card.due) if waits else None,
+            created_at=began, run_at=optional(due if done else card.due) if waits else alarm,
             started_at=began if begun else None,
             finished_at=seen.closed_at if info.HasField("close_time") else None,
             retention=card.kept,
@@ -211,17 +215,19 @@ class Reader:
             return None
         if details.pending_workflow_task.attempt <= 1:
             return None
+        failure = failure_in(await self._latest(seen, 10))
+        if failure is None:
+            return None
+        kind = failure.application_failure_info.type or "WorkflowTaskFailed"
+        await self._client.data_converter.decode_failure(failure)  # takes the codec off the message in place
+        return ErrorInfo(kind, failure.message, failure.stack_trace)
+
+    async def _latest(self, seen: Seen, most: int) -> Sequence[HistoryEvent]:
         request = GetWorkflowExecutionHistoryReverseRequest(
-            namespace=self._client.namespace, execution=seen.info.execution, maximum_page_size=10
+            namespace=self._client.namespace, execution=seen.info.execution, maximum_page_size=most
         )
         found = await call_or_none(self._service.get_workflow_execution_history_reverse(request, retry=True))
-        for event in found.history.events if found is not None else ():
-            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
-                failure = event.workflow_task_failed_event_attributes.failure
-                kind = failure.application_failure_info.type or "WorkflowTaskFailed"
-                await self._client.data_converter.decode_failure(failure)  # takes the codec off the message in place
-                return ErrorInfo(kind, failure.message, failure.stack_trace)
-        return None
+        return found.history.events if found is not None else ()
 
     async def closing(self, id: str, run: str) -> HistoryEvent | None:
         """The last event of a closed run, without waiting for it."""
@@ -287,7 +293,9 @@ class Reader:
                 return ended_of(await self._client.data_converter.decode_failure(failure))
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
                 why = event.workflow_execution_terminated_event_attributes.reason
-                return Ended(Status.CANCELLED, None, None if why == CANCELLED else ErrorInfo("semel.Terminated", why))
+                if why == CANCELLED:
+                    return Ended(Status.CANCELLED)
+                return terminated(why, event.workflow_execution_terminated_event_attributes.details)
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
                 return Ended(Status.TIMED_OUT, None, ErrorInfo("TimeoutError", "Temporal's own timeout was over"))
             case _:

@@ -2,60 +2,110 @@
 
 from __future__ import annotations
 
+import uuid
+from datetime import datetime
+from typing import Final
+
 import msgspec
 from msgspec import Raw
-from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from semel.engine.protocol import Past
-from semel.engines.temporal.bridge import STEP, Made
-from semel.engines.temporal.journaling import filled
-from semel.engines.temporal.payloads import bytes_of
+from semel.engines.temporal import chronicle, inheriting
+from semel.engines.temporal.card import PUBLISHED, RESET, Card
+from semel.engines.temporal.chronicle import Chronicle
+from semel.engines.temporal.inheriting import Carried, Heir, Inheritance
+from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.reading import Reader, Seen
-from semel.errors import NotFound
-from semel.flow import entries
-from semel.flow.entries import NOTHING
+from semel.engines.temporal.starting import Starter
+from semel.errors import EngineUnavailable, NotFound, NotResettable
+from semel.flow.fork import fork
+
+_HEIR: Final = uuid.UUID("5e3e1a51-0000-5000-8000-68656972734c")
 
 
 async def past(client: Client, reader: Reader, seen: Seen) -> Past:
     """What happened to a workflow since it last continued as new, as its history says: no code is needed for it."""
-    execution, card = seen.info.execution, seen.card
+    card = seen.card
     if card.foreign:
         raise NotFound(
             f"workflow {card.key!r} ({card.name}) is not one of Semel's: its history is Temporal's own. "
             f"See: temporal workflow show -w {card.key}"
         )
-    inputs: list[bytes | None] = []
-    rows: list[bytes] = []
-    outputs: dict[int, Raw] = {}
-    async for event in reader.events(execution.workflow_id, execution.run_id):
-        if event.HasField("workflow_execution_started_event_attributes"):
-            given = event.workflow_execution_started_event_attributes.input.payloads
-            inputs = [bytes_of(payload) for payload in await reader.decode(list(given))]
-        elif (made := await _made(reader, event)) is not None:
-            if made.row != NOTHING:
-                rows.append(bytes(made.row))
-            if made.number:
-                outputs[made.number] = made.output
+    execution = seen.info.execution
+    told = await chronicle.read(reader, execution.workflow_id, execution.run_id)
     return Past(
         seen.id, card.name, card.key or execution.workflow_id, client.namespace, seen.info.task_queue, card.generation,
-        seen.id, card.parent, inputs[0] if inputs else None, inputs[1] if len(inputs) > 1 else None, 0,
-        tuple(entries.dump(filled(row, outputs)) for row in rows),
+        told.carried.seed or seen.id, card.parent, told.input, told.snapshot, told.first.base, told.commits(),
     )  # fmt: skip
 
 
-async def _made(reader: Reader, event: HistoryEvent) -> Made | None:
-    """What a local activity of Semel's left in history."""
-    marker = event.marker_recorded_event_attributes
-    if marker.marker_name != "core_local_activity" or "result" not in marker.details:
-        return None
-    about = msgspec.json.decode(marker.details["data"].payloads[0].data)
-    if about.get("activity_type") != STEP:
-        return None
-    (result,) = await reader.decode(list(marker.details["result"].payloads))
-    return msgspec.json.decode(bytes_of(result) or b"[]", type=Made)
+async def reset(client: Client, reader: Reader, starter: Starter, id: str, commit: int, now: datetime) -> str:
+    """Let a workflow go on from one of its rows, as a new execution under its key; the old one ends with that.
+
+    The new run is told where to look, and takes over what the old one has when that has ended: whatever came for it
+    until then is not lost.
+    """
+    seen = await reader.find(id)
+    if seen is None:
+        raise NotFound(f"execution {id} is not known (any more): it may be past its retention.")
+    card, execution = seen.card, seen.info.execution
+    await _refuse(reader, seen, now)
+    before = await past(client, reader, seen)
+    fork(before, commit)
+    carried = Carried(seed=before.seed, heir=Heir(execution.run_id, commit), skipped=starter.skipped())
+    memo = {name: value for name, value in seen.memo.items() if name.startswith(PUBLISHED)} | {RESET: True}
+    after = Card(**{name: getattr(card, name) for name in card.__struct_fields__} | {"previous": seen.id, "due": None})
+    run = await starter.launch(
+        execution.workflow_id, seen.info.task_queue, before.input or b"{}", after,
+        str(uuid.uuid5(_HEIR, execution.run_id)), after=(await reader.execution(seen)).status,
+        carried=msgspec.json.encode(carried), memo=memo,
+    )  # fmt: skip
+    if run is None:
+        raise NotResettable(f"execution {id} changed while it was being reset: try again.")
+    return execution_id(run, execution.workflow_id)
 
 
-async def reset(client: Client, reader: Reader, id: str, new_id: str, commit: int) -> str:
-    """Let a workflow go on from one of its rows, as a new run."""
-    raise NotImplementedError
+async def _refuse(reader: Reader, seen: Seen, now: datetime) -> None:
+    card = seen.card
+    if card.kind != "workflow":
+        raise NotResettable(f"execution {seen.id} is a {card.kind}: only workflows have a journal to go back in.")
+    execution = await reader.execution(seen)
+    if execution.expires_at is not None and execution.expires_at <= now:
+        raise NotResettable(
+            f"execution {seen.id} is {execution.status} and past its retention: its input and journal are gone."
+        )
+    newest = await reader.describe(seen.info.execution.workflow_id)
+    if newest is None or newest.id != seen.id:
+        raise NotResettable(
+            f"execution {seen.id} is {execution.status}, and a newer one has its key. See: semel explain {card.key}"
+        )
+
+
+async def inheritance(reader: Reader, id: str, run: str, commit: int) -> Inheritance:
+    """What an heir finds of a run, once that has ended."""
+    seen = await reader.describe(id, run)
+    if seen is None or seen.live:
+        raise EngineUnavailable(f"run {run} of {id!r} has not ended yet.")
+    told = await chronicle.read(reader, id, run)
+    made = fork(_as_past(told, id), commit)
+    rows = told.commits()[: commit - told.first.base]
+    return Inheritance(
+        inheriting.Carried(told.first.start, told.first.base), [Raw(row) for row in rows], list(made.answers.values()),
+        [*(signal for _, signal in made.signals), *told.unheard()], told.wards(),
+    )  # fmt: skip
+
+
+def _as_past(told: Chronicle, id: str) -> Past:
+    return Past(id, "", id, "", "", 0, "", None, told.input, told.snapshot, told.first.base, told.commits())
+
+
+async def heir_of(reader: Reader, id: str) -> str | None:
+    """The execution that one goes on as, if it was reset."""
+    seen = await reader.find(id)
+    newest = None if seen is None else await reader.describe(seen.info.execution.workflow_id)
+    while newest is not None and newest.memo.get(RESET) and newest.card.previous:
+        if newest.card.previous == id:
+            return newest.id
+        newest = await reader.find(newest.card.previous)
+    return None

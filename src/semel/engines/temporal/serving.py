@@ -9,7 +9,7 @@ import random
 import uuid
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from temporalio import activity
@@ -20,8 +20,8 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.define.context import Running, enter
 from semel.engine.outcomes import describe
-from semel.engines.temporal import steps
-from semel.engines.temporal.bridge import INHERIT, OUTCOME, START, STEP, Ask, Made, Told
+from semel.engines.temporal import inheriting, steps
+from semel.engines.temporal.bridge import CLOSE, FORK, INHERIT, OUTCOME, START, STEP, Ask, Heirloom, Made, Told
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.running import Runner
 from semel.errors import ConfigError, InputError
@@ -31,6 +31,9 @@ from semel.flow.turn import Identity
 
 if TYPE_CHECKING:
     from semel.engines.temporal.engine import TemporalEngine
+
+
+PARENT_ENDED: Final = "its parent has ended"
 
 
 class Service:
@@ -46,6 +49,8 @@ class Service:
         return [
             activity.defn(name=START)(self._bound(self.start)),
             activity.defn(name=OUTCOME)(self._bound(self.outcome)),
+            activity.defn(name=CLOSE)(self._bound(self.close)),
+            activity.defn(name=FORK)(self._bound(self.fork)),
         ]
 
     @property
@@ -77,18 +82,35 @@ class Service:
         return wrap(msgspec.json.encode(Told(admission.id, refused=refused)))
 
     async def outcome(self, data: bytes) -> RawValue:
-        """Wait for the end of an execution."""
+        """Wait for the end of an execution; of one that is reset, for the end of the one it goes on as."""
         id_ = msgspec.json.decode(data, type=str)
         while True:
             activity.heartbeat()
             found = await self._engine.outcome(id_, 1.0)
-            if found is not None:
+            if found is None:
+                continue
+            heir = await self._engine.heir_of(id_) if found.status is Status.CANCELLED else None
+            if heir is None:
                 break
+            id_ = heir
         return wrap(msgspec.json.encode(Told(id_, found.status.value, raw(found.output), found.error)))
 
     async def inherit(self, data: bytes) -> RawValue:
         """What an entity knows of the one that has ended under its key."""
         return wrap(await self._engine.keys_of(msgspec.json.decode(data, type=str)))
+
+    async def close(self, data: bytes) -> RawValue:
+        """End executions that go with another one, each as it was agreed."""
+        for id_, how in msgspec.json.decode(data, type=dict[str, str]).items():
+            if how == "terminate":
+                await self._engine.terminate(id_, PARENT_ENDED)
+            else:
+                await self._engine.cancel(id_)
+        return wrap(None)
+
+    async def fork(self, data: bytes) -> RawValue:
+        """What is there for a workflow that goes on from a row of another run."""
+        return wrap(inheriting.pack(await self._engine.inheritance(msgspec.json.decode(data, type=Heirloom))))
 
     async def step(self, data: bytes) -> RawValue:
         """Run a function that a workflow has left here, and write down the row it came with."""

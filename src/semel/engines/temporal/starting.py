@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from msgspec import structs
 from temporalio.api.common.v1 import SearchAttributes, WorkflowType
@@ -28,6 +28,7 @@ from semel.engines.temporal.calling import told
 from semel.engines.temporal.card import Card, card_of, to_memo
 from semel.engines.temporal.foreign import given_of, inputs_of
 from semel.engines.temporal.names import TASK, execution_id, split, workflow_id
+from semel.engines.temporal.payloads import wrap
 from semel.engines.temporal.reading import Reader, Seen, prior_of
 from semel.errors import EngineUnavailable
 
@@ -36,6 +37,7 @@ MOST_BACK: Final = 50
 """Runs under an id that are asked for their request, before one is taken to be new."""
 CLOCKS_DIFFER: Final = 10_000
 """Milliseconds by which the clocks of two clients may differ."""
+NO_MEMO: Final[Mapping[str, Any]] = {}
 _NEXT: Final = uuid.UUID("5e3e1a51-0000-5000-8000-736f6d656c31")
 
 
@@ -46,11 +48,11 @@ class Starter:
         self._client = client
         self._reader = reader
         self._now = now
-        self._skipped = skipped
+        self.skipped = skipped
 
     async def start(self, request: Start, parent: str | None = None) -> Admission:
         """One request. A first execution under its key costs one call."""
-        card = structs.replace(card_of(request, self._now(), parent=parent, skipped=self._skipped()), asked=request.id)
+        card = structs.replace(card_of(request, self._now(), parent=parent, skipped=self.skipped()), asked=request.id)
         id_ = TASK + request.id if request.key is None else workflow_id(request.terms.kind, request.key)
         run = await self.launch(id_, request.terms.queue, request.payload, card, request.id)
         if run is not None:
@@ -119,18 +121,23 @@ class Starter:
         return await self.launch(id, queue, payload, after, str(same), after=prior.status)
 
     async def launch(
-        self, id: str, queue: str, payload: bytes, card: Card, request_id: str, *, after: Status | None = None
-    ) -> str | None:
+        self, id: str, queue: str, payload: bytes, card: Card, request_id: str, *, after: Status | None = None,
+        carried: bytes | None = None, memo: Mapping[str, Any] = NO_MEMO,
+    ) -> str | None:  # fmt: skip
         """The run that it started; None: the id is taken. Asked again with one `request_id`, the answer is the same.
 
-        The stable request id is what makes a start safe to repeat, also where the reply to the first was lost.
+        The stable request id is what makes a start safe to repeat, also where the reply to the first was lost. What
+        is `carried` comes from a run that ends with this start, if it has not yet.
         """
         client = self._client
+        conflict = WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_FAIL
+        if carried is not None:
+            conflict = WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING
         request = StartWorkflowExecutionRequest(
             namespace=client.namespace, workflow_id=id, workflow_type=WorkflowType(name=card.name),
             task_queue=TaskQueue(name=queue), identity=client.identity, request_id=request_id,
             workflow_id_reuse_policy=_policy(after),
-            workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+            workflow_id_conflict_policy=conflict,
             search_attributes=indexed(card), priority=priority_of(card.priority)._to_proto(),
         )  # fmt: skip
         if card.foreign and card.due is not None:  # a workflow of Semel's waits by itself
@@ -145,7 +152,8 @@ class Starter:
                 if error.status is not RPCStatusCode.ALREADY_EXISTS:
                     raise told(error) from error
 
-        await outbound.start(client, request, inputs_of(card, payload), to_memo(card), send)
+        inputs = [*inputs_of(card, payload), *([] if carried is None else [wrap(carried)])]
+        await outbound.start(client, request, inputs, {**to_memo(card), **memo}, send)
         return run
 
 

@@ -1,0 +1,145 @@
+"""What the history of one run holds of a workflow. Only Semel's own words in it are needed, and none of the code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+
+from semel.engines.temporal.bridge import FORK, STEP, Made
+from semel.engines.temporal.commanding import CLOSED
+from semel.engines.temporal.inheriting import Carried, Inheritance, load, unpack
+from semel.engines.temporal.journaling import filled
+from semel.engines.temporal.names import execution_id
+from semel.engines.temporal.payloads import bytes_of
+from semel.engines.temporal.reading import Reader
+from semel.flow import entries
+from semel.flow.entries import NOTHING, Signalled, raw, stored
+
+OURS: Final = "semel:"
+"""How the signals begin that are no workflow's business."""
+_ENDED: Final = {
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED: "child_workflow_execution_completed_event_attributes",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED: "child_workflow_execution_failed_event_attributes",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: "child_workflow_execution_canceled_event_attributes",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: "child_workflow_execution_timed_out_event_attributes",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: "child_workflow_execution_terminated_event_attributes",
+}
+
+
+@dataclass(slots=True)
+class Chronicle:
+    """One run."""
+
+    input: bytes | None = None
+    carried: Carried = field(default_factory=Carried)
+    inherited: Inheritance | None = None
+    rows: list[bytes] = field(default_factory=list)
+    signals: list[Signalled] = field(default_factory=list)
+    outputs: dict[int, Raw] = field(default_factory=dict)
+    children: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """By the event that began them: (how it goes with its parent, the execution), while they run."""
+    _inheriting: set[int] = field(default_factory=set)
+
+    @property
+    def first(self) -> Carried:
+        """What the rows go on from."""
+        return self.carried if self.inherited is None else self.inherited.carried
+
+    @property
+    def snapshot(self) -> bytes | None:
+        """The same as the flow knows it."""
+        return stored(self.first.start)
+
+    def commits(self) -> tuple[bytes, ...]:
+        """Its journal."""
+        before = [] if self.inherited is None else [bytes(row) for row in self.inherited.rows]
+        return (*before, *(entries.dump(filled(row, self.outputs)) for row in self.rows))
+
+    def wards(self) -> dict[str, str]:
+        """Children that are to be closed with it, and how."""
+        before = self.carried.wards if self.inherited is None else self.inherited.wards
+        return {**before, **{ref: how for how, ref in self.children.values() if ref}}
+
+    def unheard(self) -> list[Signalled]:
+        """Signals that came, and that no row has taken in."""
+        waiting = [*(self.inherited.signals if self.inherited else ()), *self.signals]
+        for row in self.rows:
+            for entry in entries.load(row):
+                if isinstance(entry, Signalled) and entry in waiting:
+                    waiting.remove(entry)
+        return waiting
+
+
+async def read(reader: Reader, id: str, run: str) -> Chronicle:
+    """All that a run's history holds."""
+    told = Chronicle()
+    async for event in reader.events(id, run):
+        await _tell(told, reader, event)
+    return told
+
+
+async def _tell(told: Chronicle, reader: Reader, event: HistoryEvent) -> None:
+    match event.WhichOneof("attributes"):
+        case "workflow_execution_started_event_attributes":
+            given = await _data(reader, event.workflow_execution_started_event_attributes.input)
+            told.input = given[0] if given else None
+            told.carried = load(given[1] if len(given) > 1 else None)
+        case "marker_recorded_event_attributes":
+            made = await _made(reader, event)
+            if made is not None and made.row != NOTHING:
+                told.rows.append(bytes(made.row))
+            if made is not None and made.number:
+                told.outputs[made.number] = made.output
+        case "workflow_execution_signaled_event_attributes":
+            signal = event.workflow_execution_signaled_event_attributes
+            if not signal.signal_name.startswith(OURS):
+                payload, key, *_ = [*await _data(reader, signal.input), None, None]
+                told.signals.append(Signalled(signal.signal_name, raw(payload), msgspec.json.decode(key or b"null")))
+        case "activity_task_scheduled_event_attributes":
+            if event.activity_task_scheduled_event_attributes.activity_type.name == FORK:
+                told._inheriting.add(event.event_id)
+        case "activity_task_completed_event_attributes":
+            done = event.activity_task_completed_event_attributes
+            if done.scheduled_event_id in told._inheriting:
+                (left,) = await _data(reader, done.result)
+                told.inherited = unpack(left or b"{}")
+        case _:
+            await _tell_of_child(told, reader, event)
+
+
+async def _tell_of_child(told: Chronicle, reader: Reader, event: HistoryEvent) -> None:
+    if event.event_type == EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
+        memo = event.start_child_workflow_execution_initiated_event_attributes.memo.fields
+        if CLOSED in memo:
+            (agreed,) = await reader.decode([memo[CLOSED]])
+            told.children[event.event_id] = msgspec.json.decode(bytes_of(agreed) or b'""', type=str), ""
+    elif event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
+        began = event.child_workflow_execution_started_event_attributes
+        if began.initiated_event_id in told.children:
+            how, _ = told.children[began.initiated_event_id]
+            ref = execution_id(began.workflow_execution.run_id, began.workflow_execution.workflow_id)
+            told.children[began.initiated_event_id] = how, ref
+    elif event.event_type in _ENDED:
+        told.children.pop(getattr(event, _ENDED[event.event_type]).initiated_event_id, None)
+
+
+async def _made(reader: Reader, event: HistoryEvent) -> Made | None:
+    """What a local activity of Semel's left in history."""
+    marker = event.marker_recorded_event_attributes
+    if marker.marker_name != "core_local_activity" or "result" not in marker.details:
+        return None
+    about = msgspec.json.decode(marker.details["data"].payloads[0].data)
+    if about.get("activity_type") != STEP:
+        return None
+    (result,) = await _data(reader, marker.details["result"])
+    return msgspec.json.decode(result or b"[]", type=Made)
+
+
+async def _data(reader: Reader, payloads: Payloads) -> list[bytes | None]:
+    return [bytes_of(payload) for payload in await reader.decode(list(payloads.payloads))]
