@@ -35,7 +35,7 @@ def chop(order: str) -> str:
     return order
 
 
-@app.task(retry=3)
+@app.task(retry=2)
 async def poison() -> None:
     effect()
     os._exit(13)

@@ -7,15 +7,16 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import semel
 from tests.faults.ledger import Ledger
 
+T = TypeVar("T")
 KITCHEN = "tests.faults.temporal.kitchen"
 ROOT = Path(__file__).parents[3]
 
@@ -52,6 +53,16 @@ async def prepare(place: Place) -> None:
     """Once: what Semel needs of the namespace, and the tables of the records."""
     async with semel.App(place.url, config=None, records=place.records, auto_migrate=True) as app:
         await app.migrate()
+
+
+async def persistently(ask: Callable[[], Awaitable[T]], within: float = 60.0) -> T:
+    """What people do whose server is away: ask again. Any other error is a wrong answer."""
+    async with asyncio.timeout(within):
+        while True:
+            try:
+                return await ask()
+            except semel.EngineUnavailable:
+                await asyncio.sleep(0.1)
 
 
 class WorkerProcess:

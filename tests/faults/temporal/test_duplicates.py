@@ -1,4 +1,4 @@
-"""A hundred duplicates from four processes at once, on Temporal."""
+"""A hundred duplicates from four processes at once, on Temporal with its records on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from tests.faults.temporal.place import Place, prepare, worker
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("records", ["sqlite", "postgres"])
 def test_a_hundred_duplicates_are_one_execution_and_share_its_result(
-    place: Place, records: str, fork_server: Forks, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    place: Place, fork_server: Forks, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if records == "postgres":
-        server: Postgres = request.getfixturevalue("postgres_server")
-        server.sql("create database kitchen_records")
-        place = Place(place.url, server.url("kitchen_records"), place.folder)
-        monkeypatch.setenv("SEMEL_RECORDS", place.records)
-        asyncio.run(prepare(place))
+    postgres_server.sql("create database kitchen_records")
+    place = Place(place.url, postgres_server.url("kitchen_records"), place.folder)
+    monkeypatch.setenv("SEMEL_RECORDS", place.records)
+    asyncio.run(prepare(place))
     with worker(place):
         call = ("tests.faults.temporal.crowd:duplicates", {"place": place.plain(), "times": 25})
         answers = fork_server.together(*[call] * 4)

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 import semel
 from semel.testing.temporal_server import TemporalServer, temporal_server
-from tests.faults.temporal.place import Place, prepare
+from tests.faults.temporal.place import Place, persistently, prepare
 from tests.world import eventually
 
-T = TypeVar("T")
 CRASHES = 2
 MANY = 30
-
-
-async def persistently(ask: Callable[[], Awaitable[T]], within: float = 60.0) -> T:
-    """What people do whose server is away: ask again. Any other error is a wrong answer."""
-    async with asyncio.timeout(within):
-        while True:
-            try:
-                return await ask()
-            except semel.EngineUnavailable:
-                await asyncio.sleep(0.1)
 
 
 async def tasks(kitchen: Any) -> None:

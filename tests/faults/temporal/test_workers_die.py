@@ -13,6 +13,7 @@ from tests.faults.temporal.place import Place, worker
 from tests.world import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+KILLS = 2
 LEASE = ("--lease", "1s", "--log-level", "warning")
 
 
@@ -51,25 +52,25 @@ async def test_a_task_that_ends_its_process_is_dead_after_its_attempts_and_harms
     kitchen = place.kitchen()
     async with kitchen.app as app:
         poison = await app.enqueue(kitchen.poison, task_id="bad")
-        for attempt in range(1, 4):
+        for attempt in (1, 2):
             with worker(place, *LEASE) as process:
                 await effects(place, attempt)
                 assert await process.ended() == 13
         with worker(place, *LEASE):
             assert await (await app.enqueue(kitchen.chop, "o")).result(timeout="30s") == "o"
-            with pytest.raises(semel.TaskFailed, match="lost"):
+            with pytest.raises(semel.TaskFailed, match="the worker died or went silent while running this task"):
                 await poison.result(timeout="30s")
-    assert [one.attempt for one in place.ledger.effects() if one.execution == poison.id] == [1, 2, 3]
+    assert [one.attempt for one in place.ledger.effects() if one.execution == poison.id] == [1, 2]
 
 
 async def test_a_workflow_goes_on_in_another_worker_wherever_the_first_was(place: Place) -> None:
-    """Killed at some ten moments from its first step to its end; recorded steps do not run again."""
+    """Killed at moments that come by chance, from its first step to its end; recorded steps do not run again."""
     kitchen = place.kitchen()
     async with kitchen.app as app:
         handles = [await app.start_workflow(kitchen.meal, f"o-{n}", 0.1, workflow_id=f"w-{n}") for n in range(5)]
         for handle in handles:
             await handle.signal("served", "yes", dedup_key="once")
-        for number in range(3):
+        for number in range(KILLS):
             before = len(place.ledger.effects())
             with worker(place, *LEASE) as process:
                 await effects(place, before + 2 + number)
@@ -79,7 +80,7 @@ async def test_a_workflow_goes_on_in_another_worker_wherever_the_first_was(place
     assert got == [[f"o-{n} ordered", f"o-{n}", f"o-{n}", f"o-{n}", "yes", f"o-{n} paid"] for n in range(5)]
     times = place.ledger.times()
     assert len(times) == 5 * 5  # two steps, two tasks, the task of the child
-    assert max(times.values()) <= 1 + 3, times
+    assert max(times.values()) <= 1 + KILLS, times
 
 
 @pytest.mark.parametrize("terms", [1, 2])
@@ -97,7 +98,10 @@ async def test_sigterm_lets_tasks_finish_and_a_second_one_gives_them_back(place:
                 process.child.send_signal(signal.SIGTERM)
             assert await process.ended() == 0, process.said()
             assert time.monotonic() - began < 10.0
-        assert await handle.status() is semel.Status.PENDING
-        with worker(place, "--lease", "5s"):  # a workflow is ended by who holds it: nobody does
-            assert await handle.result(timeout="30s") == "o-1"
+        if terms == 1:
+            assert await handle.result(timeout="0s") == "o-1"
+        else:
+            assert await handle.status() is semel.Status.PENDING
+            with worker(place, "--lease", "5s"):
+                assert await handle.result(timeout="30s") == "o-1"
     assert [one.attempt for one in place.ledger.effects()] == [1] * terms  # nothing is held against the task
