@@ -41,6 +41,8 @@ class TenantProvisioningWorkflow:
 
     @workflow.run
     async def run(self, tenant: Tenant, seats: int = 1, waits: bool = False) -> dict[str, Any]:
+        if tenant.plan not in ("free", "gold"):
+            raise ValueError(f"there is no plan {tenant.plan!r}")  # to Temporal no end: it is stuck
         schema = await workflow.execute_activity(
             make_schema,
             tenant.name,

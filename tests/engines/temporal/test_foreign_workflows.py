@@ -176,6 +176,14 @@ async def test_what_other_hands_have_started_is_not_redriven(cluster: TemporalWo
         await app.redrive(found.id)
 
 
+async def test_a_window_that_the_cluster_does_not_keep_is_refused(cluster: TemporalWorld) -> None:
+    """Nobody but the cluster remembers them: a ledger is written by the run itself, and theirs know of none."""
+    app = cluster.app()
+    app.configure_queue(QUEUE, dedup_window="365d")
+    with pytest.raises(semel.ConfigError, match=r"declares a window of .*365d"):
+        await provision(app, ACME)
+
+
 async def test_wrong_calls_are_told_what_is_wrong(cluster: TemporalWorld) -> None:
     app = cluster.app()
     with pytest.raises(semel.InvalidValue, match="needs task_queue"):

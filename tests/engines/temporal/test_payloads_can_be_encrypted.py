@@ -11,6 +11,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, 
 from temporalio.converter import DataConverter
 
 import semel
+from semel.engines.temporal.connecting import converter
 from tests.engines.temporal.sealed import Seal
 from tests.engines.temporal.tenants import QUEUE, their_worker
 from tests.temporal_world import TemporalWorld
@@ -141,6 +142,25 @@ async def test_workflows_of_others_are_started_through_the_codec_that_they_use(c
         handle = await app.start_workflow("TenantProvisioningWorkflow", *args, workflow_id="tenant", task_queue=QUEUE)
         assert (await handle.result(timeout=SOON))["schema"] == f"schema_{SECRET}"
     assert SECRET.encode() not in await raw(cluster)
+
+
+async def test_why_one_is_stuck_is_told_through_the_codec(cluster: TemporalWorld) -> None:
+    app, plain = cluster.app(codec=Seal()), await cluster.client()
+    config = plain.config()
+    config["data_converter"] = converter(Seal())
+    async with their_worker(type(plain)(**config)):
+        tenant = {"name": "a", "plan": SECRET}
+        handle = await app.start_workflow(
+            "TenantProvisioningWorkflow", tenant, 1, False, workflow_id="t", task_queue=QUEUE
+        )
+
+        async def stuck() -> bool:
+            error = (await handle.describe()).error
+            return error is not None and SECRET in error.message
+
+        await eventually(stuck)
+        assert SECRET.encode() not in await raw(cluster)
+        assert any(SECRET in finding.detail for finding in await app.doctor() if not finding.ok)
 
 
 async def test_without_the_codec_it_says_so(cluster: TemporalWorld) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import msgspec
 from temporalio.api.common.v1 import Payloads
+from temporalio.api.failure.v1 import Failure
+from temporalio.converter import DataConverter
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
     CancelledError,
     ChildWorkflowError,
+    FailureError,
     TerminatedError,
     TimeoutError,
 )
@@ -63,3 +66,9 @@ def terminated(reason: str, details: Payloads) -> Ended:
         run = "" if told is None else str(msgspec.json.decode(told)).rpartition(" ")[2]
         reason = f"reset: it goes on as run {run}"
     return Ended(Status.CANCELLED, None, ErrorInfo(TERMINATED, reason))
+
+
+async def uncovered(failure: Failure, converter: DataConverter) -> Failure:
+    """A failure with its message and stack trace as they were before a codec."""
+    error = await converter.decode_failure(failure)
+    return (error.failure if isinstance(error, FailureError) else None) or failure

@@ -30,7 +30,7 @@ from semel.contract.times import micros, optional, span
 from semel.engines.temporal.calling import call, call_or_none
 from semel.engines.temporal.card import ATTEMPT, MEMO, Card, from_memo
 from semel.engines.temporal.clock import SKIPPED
-from semel.engines.temporal.failures import ended_of, terminated
+from semel.engines.temporal.failures import ended_of, terminated, uncovered
 from semel.engines.temporal.foreign import given_of, plain_of
 from semel.engines.temporal.names import execution_id, kind_of, split
 from semel.engines.temporal.payloads import bytes_of
@@ -219,7 +219,7 @@ class Reader:
         if failure is None:
             return None
         kind = failure.application_failure_info.type or "WorkflowTaskFailed"
-        await self._client.data_converter.decode_failure(failure)  # takes the codec off the message in place
+        failure = await uncovered(failure, self._client.data_converter)
         return ErrorInfo(kind, failure.message, failure.stack_trace)
 
     async def _latest(self, seen: Seen, most: int) -> Sequence[HistoryEvent]:

@@ -17,6 +17,8 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
+from semel.engines.temporal.failures import uncovered
+
 MOST_SEEN = 100
 """So many running workflows are looked at one by one, the newest first."""
 AT_A_TIME = 10
@@ -97,8 +99,7 @@ async def _why(client: Client, one: WorkflowExecution) -> str:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
             failed = event.workflow_task_failed_event_attributes
             cause = WorkflowTaskFailedCause.Name(failed.cause).removeprefix("WORKFLOW_TASK_FAILED_CAUSE_")
-            await client.data_converter.decode_failure(failed.failure)  # takes a codec off the message in place
-            return f"{_words(cause)}: {_told(failed.failure)}"
+            return f"{_words(cause)}: {_told(await uncovered(failed.failure, client.data_converter))}"
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
             return "its task timed out: a worker took it and did not answer, or died"
     return "its last events do not say why"
