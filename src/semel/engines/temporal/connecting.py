@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import ipaddress
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -23,6 +26,8 @@ from semel.settings import TemporalSettings, truth
 NOWHERE = f"127.0.0.1:{PORT}"
 """Where a development server listens, should nothing say where."""
 CONNECT_WITHIN = timedelta(seconds=10)
+PAUSE = 0.3
+"""Seconds that a process waits before it ends."""
 REFUSED = ("PermissionDenied", "Unauthenticated", "permission denied", "Request unauthorized")
 
 
@@ -139,6 +144,7 @@ async def connect(target: Target, *, lazy: bool = False) -> Client:
 
     A `lazy` one connects with its first call, and raises nothing here: see `unreachable`.
     """
+    _end_in_peace()
     try:
         return await Client.connect(
             target.address,
@@ -154,6 +160,12 @@ async def connect(target: Target, *, lazy: bool = False) -> Client:
         )
     except RuntimeError as error:  # the SDK's way to say that it could not connect
         raise unreachable(target, error) from None
+
+
+@functools.cache
+def _end_in_peace() -> None:
+    """Threads of the SDK that come back to Python while it ends bring the process down (temporalio/sdk-python#300)."""
+    atexit.register(time.sleep, PAUSE)
 
 
 def converter(codec: PayloadCodec | None) -> DataConverter:

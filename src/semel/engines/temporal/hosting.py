@@ -31,6 +31,7 @@ from semel.engines.temporal.inheriting import Carried, Heir, Inheritance
 from semel.engines.temporal.journaling import Journal, began_with, row_of
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import unwrap, wrap
+from semel.engines.temporal.refusing import refuse
 from semel.engines.temporal.tasking import card_of_this
 from semel.errors import Forbidden, NonDeterminism
 from semel.flow import entries, snapshot
@@ -168,7 +169,7 @@ class FlowHost:
     async def _turn(self, instance: Instance, arrivals: Sequence[Arrival]) -> Turn:
         def turn() -> Turn:
             made = instance.turn(self.clock.now(), arrivals)
-            _refuse_what_temporal_refuses(instance)
+            refuse(instance)
             taken = set(made.consumed)  # not all of it, where the code came to its end before
             self._arrivals[:0] = [one for one in arrivals if one.row is not None and one.row not in taken]
             return made
@@ -344,12 +345,3 @@ def _leaving() -> bool:
 def lease_of(settings: Settings) -> timedelta:
     """For how long a worker may be silent about an activity."""
     return settings.worker.lease
-
-
-def _refuse_what_temporal_refuses(instance: Instance) -> None:
-    """What the sandbox forbids is no failure of the workflow: it waits for code that does not do it."""
-    main = instance._main
-    if main is not None and main.done() and not main.cancelled():
-        error = main.exception()
-        if isinstance(error, workflow.NondeterminismError):
-            raise error

@@ -1,0 +1,33 @@
+"""The examples run on a cluster as they are: only the URL is another one, and where transactions go."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+from tests.docs.test_examples import SAYS
+from tests.temporal_world import TemporalWorld
+
+pytestmark = pytest.mark.slow
+
+
+def run(cluster: TemporalWorld, folder: Path, *command: str) -> str:
+    env = {k: v for k, v in os.environ.items() if not k.startswith("SEMEL_")} | {"COLUMNS": "60", "NO_COLOR": "1"}
+    env |= {"SEMEL_URL": cluster.url, "SEMEL_RECORDS": cluster.records}
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example_shows_itself(cluster: TemporalWorld, name: str, tmp_path: Path) -> None:
+    run(cluster, tmp_path, "semel", "migrate")
+    assert SAYS[name] in run(cluster, tmp_path, f"examples.{name}")
