@@ -125,6 +125,7 @@ async def test_what_is_read_again_is_as_it_was(cluster: TemporalWorld) -> None:
         assert error.message == SECRET
         assert any("note" in str(event) for event in await handle.history())
         assert [one.ok for one in await app.replay(name=process.name)] == [True]
+        assert await (await handle.reset("note")).result(timeout=SOON) == SECRET + "x"
         await app.entity(box, "b").send("put", SECRET)
 
         async def stored() -> bool:
