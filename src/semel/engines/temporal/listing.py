@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from semel.contract.lifecycle import Status
@@ -26,6 +27,10 @@ _KIND: Final = {
     "entity": f"WorkflowId STARTS_WITH '{ENTITY}'",
     "workflow": f"WorkflowId NOT STARTS_WITH '{TASK}' AND WorkflowId NOT STARTS_WITH '{ENTITY}'",
 }
+SPAN: Final = timedelta(minutes=1)
+WIDER: Final = 60
+SPANS: Final = 3
+"""A minute, an hour, some days; what is older is asked for at once."""
 MOST_FOLLOWED: Final = 1000
 _RUN: Final = re.compile("[0-9a-f-]{1,36}")
 
@@ -34,13 +39,7 @@ async def executions(reader: Reader, which: Filter, now: datetime) -> list[Execu
     """Newest first. The cluster's list may lag behind by a moment; what is found is read as it stands."""
     found: list[Execution] = []
     last = None if which.before is None else await _listed(reader, which.before)
-    older = last is None
-    async for seen in reader.query(_query(which, last)):
-        if not older and last is not None:
-            # Of those that began in the same moment, the ones up to the last were on the page before.
-            older = seen.id == last.id
-            if seen.info.start_time == last.info.start_time:
-                continue
+    async for seen in _newest(reader, _query(which), last):
         whole = (
             await reader.describe(seen.info.execution.workflow_id, seen.info.execution.run_id) if seen.live else seen
         )
@@ -54,13 +53,36 @@ async def executions(reader: Reader, which: Filter, now: datetime) -> list[Execu
     return found
 
 
+async def _newest(reader: Reader, query: str, last: Seen | None) -> AsyncIterator[Seen]:
+    """What a query finds, newest first, or older than one of them.
+
+    Clusters give what is open first and then the rest by its end, and cannot be told otherwise. So they are asked for
+    what began within a minute, then for longer and longer spans before, each put in order here.
+    """
+    before = None if last is None else _age(last)
+    until, span = datetime.now(UTC) if last is None else last.info.start_time.ToDatetime(tzinfo=UTC), SPAN
+    within = "" if last is None else f" AND StartTime <= '{until.isoformat()}'"
+    for widest in (False,) * SPANS + (True,):
+        since = until - span
+        lower = "" if widest else f" AND StartTime > '{since.isoformat()}'"
+        found = [seen async for seen in reader.query(query + within + lower)]
+        for seen in sorted(found, key=_age, reverse=True):
+            if before is None or _age(seen) < before:
+                yield seen
+        until, span, within = since, span * WIDER, f" AND StartTime <= '{since.isoformat()}'"
+
+
+def _age(seen: Seen) -> tuple[int, str]:
+    return seen.info.start_time.ToNanoseconds(), seen.info.execution.run_id
+
+
 async def _listed(reader: Reader, id: str) -> Seen | None:
     """As the list has it: with times that are less exact than its own."""
     seen = await reader.find(id)
     return None if seen is None else await reader.first(f"RunId = {quoted(seen.info.execution.run_id)}")
 
 
-def _query(which: Filter, last: Seen | None) -> str:
+def _query(which: Filter) -> str:
     clauses = ["ExecutionStatus != 'ContinuedAsNew'"]
     if which.status is not None:
         clauses.append(_STATUS.get(which.status, "ExecutionStatus = 'Running'"))
@@ -71,8 +93,6 @@ def _query(which: Filter, last: Seen | None) -> str:
     if which.kind is not None:
         clauses.append(_KIND.get(which.kind, "WorkflowId = ''"))
     clauses += [f"{ATTRIBUTE} = {quoted(f'{name}={value}')}" for name, value in which.attributes.items()]
-    if last is not None:
-        clauses.append(f"StartTime <= '{last.info.start_time.ToJsonString()}'")
     return " AND ".join(clauses)
 
 
