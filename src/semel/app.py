@@ -296,7 +296,7 @@ class App(Definitions):
         key = check_key(key, "key")
         executions, suppressed, now = await self.engine.explain(kind, key)
         text = tell(key, executions, suppressed, now)
-        return Explanation(key, kind, tuple(executions), tuple(suppressed), now, text)
+        return Explanation(key, kind, tuple(executions), tuple(suppressed or ()), now, text)
 
     def configure_queue(
         self, name: str, *, retention: Duration | None = None, dedup_window: Duration | None = None,

@@ -18,9 +18,14 @@ _WHY = {
     Reason.SEEN: "its key had been seen within the window",
 }
 
+_NOT_COUNTED = (
+    "How many duplicates did not run is not known: no records database is given that counts them "
+    "(App(…, records=…)), or it does not answer."
+)
 
-def tell(key: str, executions: Sequence[Execution], suppressed: Sequence[Suppressed], now: datetime) -> str:
-    """The whole story of a key, newest execution first."""
+
+def tell(key: str, executions: Sequence[Execution], suppressed: Sequence[Suppressed] | None, now: datetime) -> str:
+    """The whole story of a key, newest execution first. `suppressed` is None where it is not known."""
     if not executions:
         return f"Nothing is known under the key {key!r}: it never ran, or its window is over."
     times = "once" if len(executions) == 1 else f"{len(executions)} times"
@@ -28,9 +33,11 @@ def tell(key: str, executions: Sequence[Execution], suppressed: Sequence[Suppres
     for execution in executions:
         lines.append("")
         lines.extend(_one(execution))
-        mine = [s for s in suppressed if s.execution_id == execution.id]
+        mine = [s for s in suppressed or () if s.execution_id == execution.id]
         lines.extend(f"  {_suppressed(s)}" for s in mine)
     lines += ["", _window(executions[0], now)]
+    if suppressed is None:
+        lines += ["", _NOT_COUNTED]
     return "\n".join(lines)
 
 

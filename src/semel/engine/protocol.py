@@ -230,8 +230,11 @@ class Engine(Protocol):
     async def executions(self, which: Filter) -> list[Execution]:
         """Executions, newest first."""
 
-    async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed], datetime]:
-        """Every execution under a key, every suppressed duplicate, and the time by the engine's clock."""
+    async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed] | None, datetime]:
+        """Every execution under a key, every suppressed duplicate, and the time by the engine's clock.
+
+        None: how many duplicates there were is not known, for want of a place where they are counted.
+        """
 
     async def input_of(self, id: str) -> bytes | None:
         """The input of an execution, while retention keeps it."""

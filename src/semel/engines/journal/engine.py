@@ -108,7 +108,7 @@ class JournalEngine:
         await self.open()
         return await persistently(self._store.run, reading.recent, self._namespace, which)
 
-    async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed], datetime]:
+    async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed] | None, datetime]:
         """See Engine."""
         await self.open()
         await self._admissions.write_counts()

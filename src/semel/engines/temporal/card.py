@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from semel.contract.durations import spell
+from semel.contract.retention import WORKFLOW_RETENTION
 from semel.contract.times import micros, span
 from semel.engine.protocol import Start
 
@@ -23,6 +24,9 @@ PUBLISHED: Final = "semel.published."
 
 ATTEMPT: Final = "semel.attempt"
 """The memo field of a task that was tried before: how often, the last error, when it is due again."""
+
+COVERED: Final = WORKFLOW_RETENTION
+"""Windows up to this are for the cluster to remember: namespaces keep for as long, or what declares more is refused."""
 
 
 class Card(Struct, frozen=True, omit_defaults=True):
@@ -52,6 +56,8 @@ class Card(Struct, frozen=True, omit_defaults=True):
     """Other people's code: it takes its arguments one by one, and knows nothing of Semel."""
     asked: str = ""
     """The request that it came of: of several who want to follow another one, and when it is sent again."""
+    ledger: bool = False
+    """Its window is longer than the cluster remembers: the records database remembers its key."""
     skipped: int = 0
     """By how many microseconds the clock of whoever asked was ahead: only where tests move clocks."""
 
@@ -78,6 +84,7 @@ def card_of(start: Start, now: int, *, parent: str | None = None, skipped: int =
         terms.kind, terms.name, start.fingerprint.hex(), start.key, priority=terms.priority,
         max_attempts=terms.max_attempts, retention=micros(terms.retention), window=micros(terms.window), due=due,
         root=start.root, parent=parent, concurrency_key=start.concurrency_key, foreign=terms.foreign, skipped=skipped,
+        ledger=start.key is not None and terms.kind != "entity" and not terms.foreign and terms.window > COVERED,
     )  # fmt: skip
 
 
@@ -88,6 +95,8 @@ KEPT: Final = [
 """For how long executions are kept, rounded up: the cleaner asks for each of these what is older."""
 OURS: Final = "semel:"
 """How those search attributes begin that are Semel's own."""
+LONGER: Final = OURS + "kept=longer"
+"""Of what is kept so long that the cluster is the one to forget it."""
 
 
 def kept_mark(kept: timedelta) -> str:
@@ -98,12 +107,12 @@ def kept_mark(kept: timedelta) -> str:
 def marks(card: Card) -> list[str]:
     """The search attributes that every execution has: for how long it is kept, so that the cleaner finds it.
 
-    None for what is kept so long that the cluster itself is the one to forget it, and for other people's workflows.
+    None for other people's workflows.
     """
     if card.foreign:
         return []
     kept = max(card.kept, card.held) if card.key is not None else card.kept
-    return [kept_mark(rung) for rung in KEPT if rung >= kept][:1]
+    return [next((kept_mark(rung) for rung in KEPT if rung >= kept), LONGER)]
 
 
 def to_memo(card: Card) -> dict[str, Any]:

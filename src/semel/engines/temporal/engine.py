@@ -12,8 +12,7 @@ from weakref import WeakValueDictionary
 
 from temporalio.client import Client
 
-from semel.contract.decision import Admit
-from semel.contract.durations import spell
+from semel.contract.decision import Admit, Request, decide
 from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Suppressed
 from semel.contract.retention import WORKFLOW_RETENTION
@@ -46,6 +45,7 @@ from semel.engines.temporal import (
 from semel.engines.temporal.asking import Questions
 from semel.engines.temporal.bridge import Heirloom
 from semel.engines.temporal.connecting import Target, connect
+from semel.engines.temporal.covering import refuse_limits, too_short
 from semel.engines.temporal.doctor import examine
 from semel.engines.temporal.inheriting import Inheritance
 from semel.engines.temporal.names import kind_of, split, workflow_id
@@ -56,7 +56,7 @@ from semel.engines.temporal.starting import Starter, reason_of
 from semel.engines.temporal.tally import counted
 from semel.engines.temporal.worker import TemporalWorker
 from semel.engines.temporal.writing import Mail
-from semel.errors import ConfigError, MigrationNeeded
+from semel.errors import MigrationNeeded
 from semel.flow.replaying import try_replay
 from semel.settings import QueueSettings, Settings
 
@@ -113,7 +113,7 @@ class TemporalEngine:
             )
         if not kept.indexed:
             await migrating.check(client, timedelta(0))
-        self._kept = kept.retention
+        self.kept = kept.retention
         self._reader = Reader(client, kept.retention)
         self._starter = Starter(client, self._reader, self.now, self.skipped)
         self._mail = Mail(client, self._reader, self._starter, self.now, self.skipped)
@@ -127,9 +127,8 @@ class TemporalEngine:
     async def start_for(self, request: Start, parent: str | None) -> Admission:
         """The same on behalf of a workflow."""
         await self.open()
-        self._refuse_longer_windows(request)
-        _refuse_limits(request)
-        admission = await self._starter.start(request, parent)
+        refuse_limits(request)
+        admission = await self._admit(request, parent)
         decision = admission.decision
         if not isinstance(decision, Admit) and request.key is not None:
             at = from_micros(self.now())
@@ -138,15 +137,30 @@ class TemporalEngine:
             )
         return admission
 
-    def _refuse_longer_windows(self, request: Start) -> None:
-        """A key is known for as long as the cluster keeps closed workflows: equal or refused, never silently weaker."""
+    async def _admit(self, request: Start, parent: str | None) -> Admission:
+        """A key is known for as long as the cluster keeps closed workflows, or as the records database does: equal or
+        refused, never silently weaker."""
         terms = request.terms
-        if request.key is not None and terms.window > self._kept:
-            raise ConfigError(
-                f"{terms.kind} {terms.name!r} declares a window of {spell(terms.window)}, and namespace "
-                f"{self.namespace!r} keeps closed workflows for {spell(self._kept)}. Run semel migrate to raise that, "
-                "or declare a shorter dedup_window or retention."
-            )
+        if terms.retention > self.kept and not terms.foreign:
+            raise too_short(self.namespace, self.kept, terms.retention, f"{terms.kind} {terms.name!r}")
+        if request.key is None or terms.kind == "entity" or terms.foreign or terms.window <= self.kept:
+            return await self._starter.start(request, parent)
+        if not self.records.there:
+            raise too_short(self.namespace, self.kept, terms.window, f"{terms.kind} {terms.name!r}")
+        prior = await self.records.prior(terms.kind, request.key)
+        if prior is None:
+            return await self._starter.start(request, parent, ledger=True)
+        decision = decide(prior, Request(terms.name, request.fingerprint, terms.reuse), from_micros(self.now()))
+        if isinstance(decision, Admit):
+            return await self._starter.start(request, parent, after=decision, ledger=True)
+        return Admission(prior.id, decision)
+
+    async def check(self) -> None:
+        """ConfigError: what is declared is to be kept for longer than it would be."""
+        await self.open()
+        needs, whose = longest(self._definitions, self._settings, windows=not self.records.there)
+        if needs > self.kept and (needs, whose) != longest((), Settings()):
+            raise too_short(self.namespace, self.kept, needs, whose)
 
     def _needs(self) -> timedelta:
         """For how long the namespace has to keep closed workflows; at least for as long as workflows by default."""
@@ -171,13 +185,17 @@ class TemporalEngine:
         """See Engine."""
         await self.open()
         seen = await self._reader.find(id) or await listing.by_beginning(self._reader, id)
-        return None if seen is None else await self._told(seen)
+        if seen is None:
+            return await self.records.get(id) if self.records.there else None
+        return await self._told(seen)
 
     async def find(self, kind: str, key: str) -> Execution | None:
         """See Engine."""
         await self.open()
         seen = await self._reader.describe(workflow_id(kind, key))
-        return None if seen is None else await self._told(seen)
+        if seen is None:
+            return await self.records.find(kind, key) if self.records.there else None
+        return await self._told(seen)
 
     async def _told(self, seen: Seen) -> Execution:
         return listing.aged(await self._reader.execution(seen), from_micros(self.now()))
@@ -187,19 +205,25 @@ class TemporalEngine:
         await self.open()
         return await listing.executions(self._reader, which, from_micros(self.now()))
 
-    async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed], datetime]:
+    async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed] | None, datetime]:
         """See Engine."""
         await self.open()
         runs = await listing.history(self._reader, workflow_id(kind, key))
         found = [await self._told(seen) for seen in runs]
+        if not found and (forgotten := await self.find(kind, key)) is not None:
+            found = [forgotten]
         suppressed = await self.records.suppressed([one.id for one in found])
         by_entities = [count for seen in runs for count in counted(seen.id, seen.memo)]
+        if suppressed is None and not by_entities:
+            return found, None, from_micros(self.now())
         return found, [*(suppressed or ()), *by_entities], from_micros(self.now())
 
     async def input_of(self, id: str) -> bytes | None:
         """See Engine."""
         await self.open()
         seen, found = await self._reader.find(id), split(id)
+        if seen is None and self.records.there:
+            return await self.records.input_of(id)
         if seen is None or found is None or (await self._told(seen)).expired:
             return None
         return await self._reader.given(found[1], found[0])
@@ -217,7 +241,8 @@ class TemporalEngine:
         except TimeoutError:
             return None
         if ended is None:
-            return forgotten
+            kept = await self.records.outcome(id) if self.records.there else None
+            return kept or forgotten
         how, at = ended
         now = from_micros(self.now())
         if now - at > FRESH:
@@ -364,13 +389,3 @@ class TemporalEngine:
     async def close(self) -> None:
         """See Engine."""
         await self.records.close()
-
-
-def _refuse_limits(request: Start) -> None:
-    terms = request.terms
-    if terms.rate_limited or terms.keyed:
-        what = "rate_limit" if terms.rate_limited else "concurrency_key"
-        raise ConfigError(
-            f"task {terms.name!r} declares a {what}, which Temporal has no word for: it would not be kept. Give its "
-            "queue a rate_limit, or use another engine. See docs/reference/engines.md."
-        )

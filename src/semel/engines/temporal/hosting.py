@@ -32,6 +32,7 @@ from semel.engines.temporal.journaling import Journal, began_with, row_of
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.refusing import refuse
+from semel.engines.temporal.reserving import reserved, settled
 from semel.engines.temporal.tasking import card_of_this
 from semel.errors import Forbidden, NonDeterminism
 from semel.flow import entries, snapshot
@@ -113,11 +114,17 @@ class FlowHost:
         if not self.clock.skipped:
             self.clock.skipped = self.card.skipped
         data = unwrap(input) or b"{}"
+        info = workflow.info()
+        id_ = execution_id(info.first_execution_run_id, info.workflow_id)
+        if self.card.ledger and (other := await self._through(reserved(self.card, id_, data))) is not None:
+            return conclude(other)
         instance = await self._instance(data, unwrap(carried))
         try:
             ended = await self._serve(instance)
             await self._through(self.commands.settled())
             await self._through(self.commands.close())
+            if self.card.ledger:
+                await self._through(settled(id_, ended, self.clock.now()))
             return conclude(ended)
         finally:
             self.commands.forget()

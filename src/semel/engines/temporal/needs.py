@@ -11,23 +11,24 @@ from semel.define.registry import Definition
 from semel.settings import QueueSettings, Settings
 
 
-def longest(definitions: Iterable[Definition], settings: Settings) -> tuple[timedelta, str]:
+def longest(definitions: Iterable[Definition], settings: Settings, *, windows: bool = True) -> tuple[timedelta, str]:
     """The longest that something has to be kept after its end, and whose that is: "workflow 'order'".
 
     A result is promised for its retention and a key for its window, so the longer of both counts. Queues that are
     declared count too, since any task may be sent there. With nothing declared: as long as workflows by default.
+    Not `windows`: keys are remembered elsewhere, so only retentions count.
     """
-    needs = [(_kept(one, settings), f"{one.kind} {one.name!r}") for one in definitions]
+    needs = [(_kept(one, settings, windows), f"{one.kind} {one.name!r}") for one in definitions]
     for name, queue in settings.queues.items():
-        given = [span for span in (queue.retention, queue.dedup_window) if span is not None]
+        given = [span for span in (queue.retention, queue.dedup_window if windows else None) if span is not None]
         needs += [(span, f"queue {name!r}") for span in given]
     return max(needs, key=lambda need: need[0], default=(WORKFLOW_RETENTION, "a workflow with no retention of its own"))
 
 
-def _kept(one: Definition, settings: Settings) -> timedelta:
+def _kept(one: Definition, settings: Settings, windows: bool) -> timedelta:
     queue = settings.queues.get(one.queue, QueueSettings())
     if isinstance(one, Entity):  # its window is part of its state, and no matter of what is kept after its end
         return one.retention or queue.retention or WORKFLOW_RETENTION
     default = TASK_RETENTION if one.kind == "task" else WORKFLOW_RETENTION
     keep = keeping((one.retention, one.dedup_window), (queue.retention, queue.dedup_window), (default, None))
-    return max(keep.retention, keep.window)
+    return max(keep.retention, keep.window) if windows else keep.retention

@@ -23,6 +23,7 @@ from semel.engine.outcomes import describe
 from semel.engines.temporal import inheriting, steps
 from semel.engines.temporal.bridge import CLOSE, FORK, INHERIT, OUTCOME, START, STEP, Ask, Heirloom, Made, Told
 from semel.engines.temporal.payloads import unwrap, wrap
+from semel.engines.temporal.reserving import RESERVE, SETTLE, Ending, Taking, held_by
 from semel.engines.temporal.running import Runner
 from semel.errors import ConfigError, InputError
 from semel.flow.commands import Command, Kind
@@ -51,6 +52,8 @@ class Service:
             activity.defn(name=OUTCOME)(self._bound(self.outcome)),
             activity.defn(name=CLOSE)(self._bound(self.close)),
             activity.defn(name=FORK)(self._bound(self.fork)),
+            activity.defn(name=RESERVE)(self._bound(self.reserve)),
+            activity.defn(name=SETTLE)(self._bound(self.settle)),
         ]
 
     @property
@@ -80,6 +83,24 @@ class Service:
             text = f"key {ask.key!r} already started execution {prior.id} ({prior.name}) with other input"
             refused = ErrorInfo("KeyConflict", text)
         return wrap(msgspec.json.encode(Told(admission.id, refused=refused)))
+
+    async def reserve(self, data: bytes) -> RawValue:
+        """Take a key in the ledger; of another one that holds it, how it ended."""
+        taking = msgspec.json.decode(data, type=Taking)
+        records = self._engine.records
+        if not records.there or taking.card.held <= self._engine.kept:  # the cluster remembers for long enough
+            return wrap(held_by(taking.execution, Status.RUNNING, None, None))
+        holder = await records.reserve(taking.reservation())
+        found = None if holder.id == taking.execution else await records.outcome(holder.id)
+        if found is None:
+            return wrap(held_by(holder.id, holder.status, None, None))
+        return wrap(held_by(holder.id, found.status, found.output, found.error))
+
+    async def settle(self, data: bytes) -> RawValue:
+        """Write down in the ledger how a run ended."""
+        if self._engine.records.there:
+            await self._engine.records.settle(msgspec.json.decode(data, type=Ending).settlement())
+        return wrap(None)
 
     async def outcome(self, data: bytes) -> RawValue:
         """Wait for the end of an execution; of one that is reset, for the end of the one it goes on as."""

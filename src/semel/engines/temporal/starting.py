@@ -50,9 +50,18 @@ class Starter:
         self._now = now
         self.skipped = skipped
 
-    async def start(self, request: Start, parent: str | None = None) -> Admission:
-        """One request. A first execution under its key costs one call."""
-        card = structs.replace(card_of(request, self._now(), parent=parent, skipped=self.skipped()), asked=request.id)
+    async def start(
+        self, request: Start, parent: str | None = None, *, after: Admit | None = None, ledger: bool = False
+    ) -> Admission:
+        """One request. A first execution under its key costs one call.
+
+        `ledger`: its key is remembered beside the cluster, where it was found to be free, or to be so `after` another.
+        """
+        card = structs.replace(
+            card_of(request, self._now(), parent=parent, skipped=self.skipped()), asked=request.id, ledger=ledger
+        )
+        if after is not None:
+            card = structs.replace(card, previous=after.supersedes, generation=after.generation)
         id_ = TASK + request.id if request.key is None else workflow_id(request.terms.kind, request.key)
         run = await self.launch(id_, request.terms.queue, request.payload, card, request.id)
         if run is not None:

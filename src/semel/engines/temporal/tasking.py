@@ -18,6 +18,7 @@ from semel.engines.temporal.clock import Clock
 from semel.engines.temporal.concluding import conclude
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import unwrap
+from semel.engines.temporal.reserving import reserved, settled
 from semel.flow.turn import Ended
 
 
@@ -40,15 +41,20 @@ class TaskFlow:
                 id_, card.name, card.key, attempt, card.max_attempts, card.generation, card.root, card.parent
             )  # fmt: skip
 
+        data = unwrap(input) or b"{}"
         try:
+            if card.ledger and (other := await reserved(card, id_, data)) is not None:
+                return conclude(other)
             if card.due is not None:
                 await self.clock.until(card.due)
             ended = await attempts(
-                self.clock, card.name, info.task_queue, unwrap(input) or b"{}", slip, max_attempts=card.max_attempts,
-                lease=self._lease, priority=card.priority, tell=_tell,
+                self.clock, card.name, info.task_queue, data, slip, max_attempts=card.max_attempts, lease=self._lease,
+                priority=card.priority, tell=_tell,
             )  # fmt: skip
         except asyncio.CancelledError:
             ended = Ended(Status.CANCELLED)
+        if card.ledger:
+            await settled(id_, ended, self.clock.now())
         return conclude(ended)
 
 

@@ -67,6 +67,7 @@ class TemporalWorker:
         """Connect, and begin to poll."""
         async with self._beginning:
             client = await self._engine.open()
+            await self._engine.check()
             own = self._settings.worker
             self._pollers = Pollers.factory(
                 client, self.name, self._engine, self._registry, self._runner, self._settings
