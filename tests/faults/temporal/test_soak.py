@@ -15,6 +15,7 @@ import semel
 from semel.testing.temporal_server import TemporalServer, temporal_server
 from tests.faults.proofs import seconds
 from tests.faults.temporal.place import Place, WorkerProcess, persistently, prepare, worker
+from tests.world import eventually
 
 WORKERS = 2
 SHARED = 3
@@ -59,9 +60,10 @@ class Soak:
     async def _mortal(self) -> None:
         """Workers that die in the middle of whatever they do."""
         while self._on():
-            process = WorkerProcess(self.place, "--lease", "2s", "--log-level", "warning")
+            process = WorkerProcess(self.place, "--lease", "2s")
             try:
-                await asyncio.sleep(2.5 + self.dice.uniform(0.0, 5.0))  # it takes it seconds to begin
+                await eventually(lambda one=process: "ready:" in one.said() or one.child.poll() is not None, within=60)
+                await asyncio.sleep(self.dice.uniform(0.1, 4.0))
             finally:
                 process.kill()
             self.kills += 1
@@ -73,7 +75,7 @@ class Soak:
             n += 1
             for key in (f"own-{who}-{n}", f"all-{n}"):
                 handle = await persistently(
-                    lambda key=key: self.kitchen.app.enqueue(self.kitchen.cook, key, 0.05, task_id=key)  # type: ignore[misc]
+                    lambda key=key: self.kitchen.app.enqueue(self.kitchen.cook, key, 0.3, task_id=key)  # type: ignore[misc]
                 )
                 before = self.handles.setdefault(key, (handle, key))[0]
                 assert handle.id == before.id, "one key, two executions"
@@ -86,7 +88,7 @@ class Soak:
             n += 1
             key = f"m-{n}"
             handle = await persistently(
-                lambda key=key: self.kitchen.app.start_workflow(self.kitchen.meal, key, 0.05, workflow_id=key)  # type: ignore[misc]
+                lambda key=key: self.kitchen.app.start_workflow(self.kitchen.meal, key, 0.3, workflow_id=key)  # type: ignore[misc]
             )
             await persistently(lambda handle=handle: handle.signal("served", "yes", dedup_key="once"))  # type: ignore[misc]
             self.handles[key] = (handle, [f"{key} ordered", key, key, key, "yes", f"{key} paid"])
