@@ -11,16 +11,15 @@ from typing import Any
 
 from temporalio.api.workflowservice.v1 import CountWorkflowExecutionsRequest
 from temporalio.client import Client
-from temporalio.common import RawValue
 from temporalio.service import RPCError
 
 import semel
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.times import micros
-from semel.engines.temporal.acting import KEYS
-from semel.engines.temporal.carrying import unpack
 from semel.engines.temporal.clock import SKIP
 from semel.engines.temporal.migrating import migrate
+from semel.engines.temporal.reading import Reader
+from semel.engines.temporal.resting import keys_in
 from tests.world import World
 
 SEEN_WITHIN = 0.15
@@ -103,9 +102,9 @@ class TemporalWorld(World):
         await asyncio.sleep(SEEN_WITHIN)
         client = await self.client()
         kept = 0
+        reader = Reader(client, timedelta(days=30))
         async for one in client.list_workflows("ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH 'entity:'"):
-            data: RawValue = await client.get_workflow_handle(one.id).query(KEYS, result_type=RawValue)
-            kept += len(unpack(data.payload.data).rows)
+            kept += len((await keys_in(reader, one.id, one.run_id))[0].rows)
         return kept
 
     async def at_rest(self) -> bool:

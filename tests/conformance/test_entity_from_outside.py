@@ -77,6 +77,7 @@ async def test_one_that_nobody_has_run_yet(world: World) -> None:
         assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
 
 
+@pytest.mark.journal("what is past its retention is the cluster's to forget")
 async def test_cleaning_leaves_the_living_alone_and_takes_all_of_the_dead(world: World) -> None:
     app = world.app()
     app.entity(retention="1d", window="30d")(Cart)

@@ -1,87 +1,64 @@
 """What entities have to say: answers, their state, and the keys they leave.
 
-Answers are asked for by queries and not by updates: a query waits for the messages before it, leaves no event in
-history, and has no limit of ten at a time. A handler that waits for something is asked again, less and less often.
+All of it is in their histories, see `resting`: no worker is asked. Temporal has queries and updates for that; but a
+query makes a worker end a task in the middle, whereupon signals and what was written change places in a replay; and
+there may be no more than ten updates at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from datetime import timedelta
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
-from weakref import WeakValueDictionary
 
 import msgspec
-from msgspec import Struct
-from temporalio.api.common.v1 import Payloads, WorkflowExecution
-from temporalio.api.enums.v1 import EventType, QueryRejectCondition
-from temporalio.api.query.v1 import WorkflowQuery
-from temporalio.api.workflowservice.v1 import QueryWorkflowRequest
-from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.api.history.v1 import HistoryEvent
 
 from semel.contract.lifecycle import Status
-from semel.define.registry import Registry
 from semel.engine.protocol import Outcome
-from semel.engines.journal.coalesce import Coalescer
-from semel.engines.temporal import replaying
-from semel.engines.temporal.acting import ANSWERS, KEYS, STATE, EntityHost, Told
-from semel.engines.temporal.calling import told
-from semel.engines.temporal.carrying import Carried, inherited, unpack
+from semel.engines.temporal.acting import MESSAGES, Letter
+from semel.engines.temporal.carrying import Carried, Row, inherited, unpack
 from semel.engines.temporal.names import split, workflow_id
-from semel.engines.temporal.payloads import bytes_of, unwrap, wrap
-from semel.engines.temporal.reading import Reader, Seen
-from semel.errors import EngineError, EngineUnavailable
-from semel.flow.entries import stored
+from semel.engines.temporal.payloads import bytes_of
+from semel.engines.temporal.reading import CLOSED, Reader, Seen
+from semel.engines.temporal.resting import beginning_in, keys_in, rest_in, state_in
+from semel.engines.temporal.writing import Receipt
 from semel.flow.replies import load
-from semel.settings import Settings
+from semel.flow.seen import PRIVATE
 
-log = logging.getLogger("semel.entity")
-MOST_AT_ONCE: Final = 500
 POLL: Final = (0.01, 1.0)
-"""Seconds between two questions for an answer that is not there yet: at first, and at most."""
+"""Seconds between two looks for an answer that is not there yet: at first, and at most."""
 SLOWER: Final = 1.5
-PATIENCE: Final = 2.0
-"""Seconds for a worker to say something, after which this process helps itself, or asks again."""
 GONE: Final = Outcome(Status.COMPLETED, None, None, expired=True)
-_LATER: Final = (
-    RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED,
-    RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.UNAVAILABLE,
-    RPCStatusCode.ABORTED,
-)  # fmt: skip
-"""Nobody serves it now, or too many ask, or its code cannot go on: whoever waits may ask again."""
-OUTAGE: Final = 20
-"""Questions in a row that did not reach the cluster, after which it is away."""
 
 
-class _Silence(Exception):
-    """Nobody has answered."""
+@dataclass(slots=True)
+class _Look:
+    """How far somebody has looked for the answer to one message."""
 
-    def __init__(self, error: RPCError) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
-class _Heard(Struct, frozen=True):
-    """What is known of one answer. `run` is the first run of who was asked; "": there is nobody; None: not heard of."""
-
-    run: str | None
-    there: bool = False
-    reply: bytes | None = None
+    key: str
+    sent_at: int | None
+    """None: any message with this key will do."""
+    taken_by: str
+    """The run that took the message in."""
+    run: str
+    """The first run of its entity, as far as is known."""
+    heard: bool = False
+    """Has the entity heard of the message? Until then an answer under its key is to another one, of long ago."""
+    since: datetime | None = None
+    """All up to here was looked at."""
+    astray: bool = False
+    """Is there no such entity any more, or another one?"""
+    row: Row | None = None
 
 
 class Questions:
     """Questions of one engine to entities."""
 
-    def __init__(self, client: Client, reader: Reader, registry: Registry, settings: Settings) -> None:
-        self._client = client
+    def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._registry = registry
-        self._settings = settings
-        self._lines: WeakValueDictionary[str, Coalescer[str, _Heard]] = WeakValueDictionary()
-        self._outage = 0
 
     async def answer(self, id: str, key: str, timeout: float | None) -> Outcome | None:
         """Wait for the answer to the message with this key, through however many runs."""
@@ -94,32 +71,78 @@ class Questions:
     async def _answer(self, id: str, key: str) -> Outcome:
         found = split(id)
         assert found is not None
-        run, entity = found
-        line = self._lines.get(entity)
-        if line is None:
-            line = self._lines[entity] = Coalescer(partial(self._hear, entity), MOST_AT_ONCE)
-        pause = POLL[0]
+        look, pause = _Look(key, id.at if isinstance(id, Receipt) else None, found[0], found[0]), POLL[0]
         while True:
-            heard = await line.add(key)
-            if heard.there:
-                return GONE if heard.reply is None else load(heard.reply)
-            if heard.run is not None and heard.run != run:
+            await self._look(found[1], look)
+            if look.row is not None:
+                return _outcome(look.row)
+            if look.astray:
                 seen = await self._reader.find(id)
                 if seen is None or not seen.live:
                     return await self._last_words(seen, key)
-                run = seen.first_run  # the message had come to a later run of the same entity
+                look.run = seen.first_run  # the message had come to a later run of the same entity
             await asyncio.sleep(pause)
             pause = min(pause * SLOWER, POLL[1])
 
-    async def _hear(self, entity: str, keys: list[str]) -> list[_Heard | BaseException]:
-        try:
-            said = await self._query(entity, ANSWERS, msgspec.json.encode(keys))
-        except _Silence:
-            return [_Heard(None)] * len(keys)
-        if said is None:
-            return [_Heard("")] * len(keys)
-        answers = msgspec.json.decode(said, type=Told)
-        return [_heard(answers, key) for key in keys]
+    async def _look(self, entity: str, look: _Look) -> None:
+        """Look from the end of its history back, as far as something new may be."""
+        gone: set[int] = set()
+        newest: datetime | None = None
+        row, written, look.astray = None, False, False
+        async for event in self._reader.backwards(entity):
+            at = event.event_time.ToDatetime(tzinfo=UTC)
+            if newest is None:
+                newest = at
+                if event.event_type in CLOSED:
+                    look.astray = True
+                    return
+            if look.since is not None and at < look.since:
+                break
+            rest = await rest_in(self._reader, event)
+            if rest is not None:
+                written = True
+                gone.update(rest.forgotten)
+                row = row or _among(rest.rows, look.key, gone)
+            elif not look.heard and await self._brings(event, look):
+                if not written:
+                    return  # it has come, and nobody has heard of it
+                look.heard = True
+                if row is None and look.key.startswith(PRIVATE):
+                    break
+            elif event.HasField("workflow_execution_started_event_attributes"):
+                row = row or await self._from_before(event, look, gone)
+            if row is not None and look.heard:
+                look.row = row
+                return
+        else:
+            look.astray = look.astray or newest is None
+        if look.heard:
+            look.since = newest
+
+    async def _from_before(self, event: HistoryEvent, look: _Look, gone: set[int]) -> Row | None:
+        """An answer that a run began with, from the run or the entity before it."""
+        began = event.workflow_execution_started_event_attributes
+        if not look.heard:
+            if began.original_execution_run_id == look.taken_by:
+                return None  # it waits in front of its history, for a task to end
+            if began.first_execution_run_id != look.run:
+                look.astray = True
+                return None
+        look.heard = True  # it came to an earlier run
+        carried = await beginning_in(self._reader, event)
+        if carried is None:
+            previous = await self._reader.follows(event)
+            before = None if previous is None else await self.keys_of(previous)
+            carried = None if before is None else unpack(before)
+        return None if carried is None else _among(carried.rows, look.key, gone)
+
+    async def _brings(self, event: HistoryEvent, look: _Look) -> bool:
+        signal = event.workflow_execution_signaled_event_attributes
+        if signal.signal_name != MESSAGES:
+            return False
+        (payload,) = await self._reader.decode(list(signal.input.payloads))
+        letters = msgspec.json.decode(bytes_of(payload) or b"[]", type=list[Letter])
+        return any(one.key == look.key and look.sent_at in (None, one.at) for one in letters)
 
     async def _last_words(self, seen: Seen | None, key: str) -> Outcome:
         """Of an entity that has ended: the answer if it gave one, else how it ended."""
@@ -128,35 +151,14 @@ class Questions:
             return GONE
         ended = await self._reader.ended(closing)
         left = unpack(ended.output) if ended.output is not None else await self._left(seen)
-        for row in left.rows if left is not None else ():
-            if row.key == key:
-                return GONE if row.answer is None else load(row.answer)
+        row = _among(left.rows, key, set())
+        if row is not None:
+            return _outcome(row)
         return GONE if ended.status is Status.COMPLETED else Outcome(ended.status, None, ended.error, expired=False)
 
     async def state_of(self, key: str) -> tuple[bool, bytes | None]:
-        """Is it there, and what was it after its last message? Without a worker its history is run again here."""
-        id_ = workflow_id("entity", key)
-        try:
-            said = await self._query(id_, STATE)
-        except _Silence as silence:
-            seen = await self._reader.describe(id_)
-            if seen is None or not seen.live:
-                return False, None
-            return True, await self._replayed(seen, silence)
-        return (False, None) if said is None else (True, None if said == b"null" else said)
-
-    async def _replayed(self, seen: Seen, silence: _Silence) -> bytes | None:
-        history = await replaying.history_of(self._client, seen)
-        if not any(one.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED for one in history.events):
-            return None
-        again = await replaying.replay(history, self._registry, self._settings, self._client.namespace)
-        if again.error or not isinstance(again.host, EntityHost):
-            raise EngineUnavailable(
-                f"the state of entity {seen.card.key!r} is not known: no worker tells it ({silence}), and its history "
-                f"does not fit the code here ({again.error}). Start a worker for queue {seen.info.task_queue!r} with "
-                "the code that it began with."
-            )
-        return unwrap(again.host.state())
+        """Is it there, and what was it after its last message?"""
+        return await state_in(self._reader, workflow_id("entity", key))
 
     async def keys_of(self, id: str) -> bytes | None:
         """What an entity that has ended leaves to the next one under its key: the keys that it has seen."""
@@ -165,64 +167,26 @@ class Questions:
             return None  # past its retention, and with it all that it knew
         closing = await self._reader.closing(*_place(seen))
         ended = None if closing is None else await self._reader.ended(closing)
-        if ended is not None and ended.output is not None:
-            return inherited(unpack(ended.output))
-        left = await self._left(seen)
-        if left is not None:
-            return inherited(left)
-        began = await self._reader.inputs(*_place(seen))
-        if len(began) > 1 and began[1] is not None:
-            return inherited(unpack(began[1]))
-        return None if seen.card.previous is None else await self.keys_of(seen.card.previous)
+        known = ended.output if ended is not None else None
+        return inherited(unpack(known) if known is not None else await self._left(seen))
 
-    async def _left(self, seen: Seen) -> Carried | None:
-        """One that was ended from outside could not leave a will: its code tells, run once more. None: it cannot."""
-        id_, run = _place(seen)
-        try:
-            said = await self._query(id_, KEYS, run=run)
-        except (_Silence, EngineError) as error:
-            log.warning(
-                "%s: what it had seen when it was ended from outside cannot be told (%s): duplicates of the messages "
-                "of its last run would count again", seen.card.key, error,
-            )  # fmt: skip
-            return None
-        return None if said is None or said == b"null" else unpack(said)
+    async def _left(self, seen: Seen) -> Carried:
+        """One that was ended from outside could not leave a will: its history tells."""
+        left, whole = await keys_in(self._reader, *_place(seen))
+        if whole or seen.card.previous is None:
+            return left
+        before = await self.keys_of(seen.card.previous)
+        return left if before is None else Carried([*unpack(before).rows, *left.rows])
 
-    async def _query(self, id: str, name: str, ask: bytes | None = None, run: str = "") -> bytes | None:
-        """Ask the newest run of an entity, if it is open, or any `run` of it. None: there is none."""
-        reject = QueryRejectCondition.QUERY_REJECT_CONDITION_NOT_OPEN
-        request = QueryWorkflowRequest(
-            namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
-            query=WorkflowQuery(query_type=name, query_args=await self._args(ask)),
-            query_reject_condition=QueryRejectCondition.QUERY_REJECT_CONDITION_NONE if run else reject,
-        )  # fmt: skip
-        try:
-            # Not retried by the SDK, which would wait a second wherever many ask one entity at once.
-            found = await self._client.workflow_service.query_workflow(
-                request, retry=False, timeout=timedelta(seconds=PATIENCE)
-            )
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return None
-            self._outage = self._outage + 1 if error.status is RPCStatusCode.UNAVAILABLE else 0
-            if error.status not in _LATER or self._outage > OUTAGE:
-                raise told(error) from error
-            raise _Silence(error) from error
-        self._outage = 0
-        if found.HasField("query_rejected"):
-            return None
-        payloads = await self._reader.decode(list(found.query_result.payloads))
-        return bytes_of(payloads[0]) or b"null"
 
-    async def _args(self, ask: bytes | None) -> Payloads:
-        return Payloads(payloads=[] if ask is None else await self._client.data_converter.encode([wrap(ask)]))
+def _among(rows: Sequence[Row], key: str, gone: set[int]) -> Row | None:
+    """The newest answer to a key that is still kept."""
+    return next((row for row in reversed(rows) if row.key == key and row.n not in gone), None)
+
+
+def _outcome(row: Row) -> Outcome:
+    return GONE if row.answer is None else load(row.answer)
 
 
 def _place(seen: Seen) -> tuple[str, str]:
     return seen.info.execution.workflow_id, seen.info.execution.run_id
-
-
-def _heard(said: Told, key: str) -> _Heard:
-    if key not in said.answers:
-        return _Heard(said.first_run)
-    return _Heard(said.first_run, True, stored(said.answers[key]))

@@ -81,7 +81,7 @@ def unpack(data: bytes) -> Carried:
 
 def inherited(left: Carried) -> bytes:
     """What the next entity under the same key knows of the last one: the keys that people gave, with their answers."""
-    return _encode(Carried([row for row in left.rows if not row.key.startswith(PRIVATE)]))
+    return pack([row for row in left.rows if not row.key.startswith(PRIVATE)]).data
 
 
 def _encode(carried: Carried) -> bytes:

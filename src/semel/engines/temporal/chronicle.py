@@ -91,7 +91,7 @@ async def _tell(told: Chronicle, reader: Reader, event: HistoryEvent) -> None:
             told.input = given[0] if given else None
             told.carried = load(given[1] if len(given) > 1 else None)
         case "marker_recorded_event_attributes":
-            made = await _made(reader, event)
+            made = await made_in(reader, event)
             if made is not None and made.row != NOTHING:
                 told.rows.append(bytes(made.row))
             if made is not None and made.number:
@@ -129,7 +129,7 @@ async def _tell_of_child(told: Chronicle, reader: Reader, event: HistoryEvent) -
         told.children.pop(getattr(event, _ENDED[event.event_type]).initiated_event_id, None)
 
 
-async def _made(reader: Reader, event: HistoryEvent) -> Made | None:
+async def made_in(reader: Reader, event: HistoryEvent) -> Made | None:
     """What a local activity of Semel's left in history."""
     marker = event.marker_recorded_event_attributes
     if marker.marker_name != "core_local_activity" or "result" not in marker.details:

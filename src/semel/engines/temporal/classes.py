@@ -24,7 +24,7 @@ from semel.define.entity import Entity
 from semel.define.registry import Definition, Registry
 from semel.define.task import Task
 from semel.define.workflow import Workflow
-from semel.engines.temporal.acting import ANSWERS, KEYS, MESSAGES, STATE, EntityHost
+from semel.engines.temporal.acting import MESSAGES, EntityHost
 from semel.engines.temporal.clock import SKIP
 from semel.engines.temporal.hosting import FlowHost, WorkflowHost
 from semel.engines.temporal.parking import POKE
@@ -176,23 +176,8 @@ def _entity_members(label: str) -> dict[str, Any]:
     def receive(self: Any, letters: RawValue) -> None:
         self.host.receive(letters)
 
-    def answers(self: Any, keys: RawValue) -> RawValue:
-        found: RawValue = self.host.answers(keys)
-        return found
-
-    def state(self: Any) -> RawValue:
-        found: RawValue = self.host.state()
-        return found
-
-    def keys(self: Any) -> RawValue:
-        found: RawValue = self.host.keys()
-        return found
-
-    members = _members(label, receive=receive, answers=answers, state=state, keys=keys)
+    members = _members(label, receive=receive)
     members["receive"] = workflow.signal(name=MESSAGES)(members["receive"])
-    members["answers"] = workflow.query(name=ANSWERS)(members["answers"])
-    members["state"] = workflow.query(name=STATE)(members["state"])
-    members["keys"] = workflow.query(name=KEYS)(members["keys"])
     return members
 
 

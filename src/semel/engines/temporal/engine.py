@@ -117,7 +117,7 @@ class TemporalEngine:
         self._reader = Reader(client, kept.retention)
         self._starter = Starter(client, self._reader, self.now, self.skipped)
         self._mail = Mail(client, self._reader, self._starter, self.now, self.skipped)
-        self._questions = Questions(client, self._reader, self._definitions, self._settings)
+        self._questions = Questions(self._reader)
         return client
 
     async def start(self, request: Start) -> Admission:

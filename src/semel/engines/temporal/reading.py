@@ -10,7 +10,12 @@ from typing import Any, Final
 import msgspec
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.common.v1 import Memo, Payload, WorkflowExecution
-from temporalio.api.enums.v1 import EventType, HistoryEventFilterType, PendingActivityState, WorkflowExecutionStatus
+from temporalio.api.enums.v1 import (
+    EventType,
+    HistoryEventFilterType,
+    PendingActivityState,
+    WorkflowExecutionStatus,
+)
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflow.v1 import PendingActivityInfo, WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import (
@@ -32,14 +37,17 @@ from semel.engines.temporal.card import ATTEMPT, MEMO, Card, from_memo
 from semel.engines.temporal.clock import SKIPPED
 from semel.engines.temporal.failures import ended_of, terminated, uncovered
 from semel.engines.temporal.foreign import given_of, plain_of
+from semel.engines.temporal.histories import Histories
 from semel.engines.temporal.names import execution_id, kind_of, split
 from semel.engines.temporal.payloads import bytes_of
 from semel.engines.temporal.waiting import alarm_in, failure_in
 from semel.flow.turn import Ended
 
+NONDETERMINISM: Final = "[TMPRL1100]"
+"""How Temporal's own words begin for code that does something else than its history says."""
 CANCELLED: Final = "semel: cancelled before it began"
 """Why an execution was terminated that had not begun: it is no error."""
-_CLOSED = {
+CLOSED = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
@@ -98,12 +106,11 @@ class Seen:
         return self.info.status == _RUNNING
 
 
-class Reader:
+class Reader(Histories):
     """Reads one namespace."""
 
     def __init__(self, client: Client, kept: timedelta) -> None:
-        self._client = client
-        self._service = client.workflow_service
+        super().__init__(client)
         self._kept = kept
 
     async def describe(self, id: str, run: str = "") -> Seen | None:
@@ -143,10 +150,11 @@ class Reader:
         payloads = await self.decode([memo.fields[name] for name in names])
         return {name: _plain(payload) for name, payload in zip(names, payloads, strict=True)}
 
-    async def decode(self, payloads: list[Payload]) -> list[Payload]:
-        """Payloads without what a codec did to them."""
-        codec = self._client.data_converter.payload_codec
-        return payloads if codec is None or not payloads else list(await codec.decode(payloads))
+    async def follows(self, event: HistoryEvent) -> str | None:
+        """Which execution a run follows, from its first event."""
+        memo = await self._memo(event.workflow_execution_started_event_attributes.memo)
+        card = from_memo(memo.get(MEMO))
+        return None if card is None else card.previous
 
     async def execution(self, seen: Seen) -> Execution:
         """The whole record."""
@@ -218,8 +226,9 @@ class Reader:
         failure = failure_in(await self._latest(seen, 10))
         if failure is None:
             return None
-        kind = failure.application_failure_info.type or "WorkflowTaskFailed"
+        kind = failure.application_failure_info.type
         failure = await uncovered(failure, self._client.data_converter)
+        kind = kind or ("NonDeterminism" if failure.message.startswith(NONDETERMINISM) else "WorkflowTaskFailed")
         return ErrorInfo(kind, failure.message, failure.stack_trace)
 
     async def _latest(self, seen: Seen, most: int) -> Sequence[HistoryEvent]:
@@ -228,49 +237,6 @@ class Reader:
         )
         found = await call_or_none(self._service.get_workflow_execution_history_reverse(request, retry=True))
         return found.history.events if found is not None else ()
-
-    async def closing(self, id: str, run: str) -> HistoryEvent | None:
-        """The last event of a closed run, without waiting for it."""
-        request = GetWorkflowExecutionHistoryRequest(
-            namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
-            history_event_filter_type=HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
-        )  # fmt: skip
-        found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
-        return found.history.events[-1] if found is not None and found.history.events else None
-
-    async def beginning(self, id: str, run: str) -> HistoryEvent | None:
-        """The first event of a run."""
-        request = GetWorkflowExecutionHistoryRequest(
-            namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
-            maximum_page_size=1,
-        )  # fmt: skip
-        found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
-        return found.history.events[0] if found is not None and found.history.events else None
-
-    async def events(self, id: str, run: str) -> AsyncIterator[HistoryEvent]:
-        """All that happened in a run, from its beginning."""
-        token = b""
-        while True:
-            request = GetWorkflowExecutionHistoryRequest(
-                namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
-                next_page_token=token,
-            )  # fmt: skip
-            found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
-            if found is None:
-                return
-            for event in found.history.events:
-                yield event
-            token = found.next_page_token
-            if not token:
-                return
-
-    async def inputs(self, id: str, run: str) -> list[bytes | None]:
-        """What a run began with."""
-        event = await self.beginning(id, run)
-        if event is None:
-            return []
-        payloads = list(event.workflow_execution_started_event_attributes.input.payloads)
-        return [plain_of(payload) for payload in await self.decode(payloads)]
 
     async def given(self, id: str, run: str) -> bytes | None:
         """The same as one value, as the request had it."""
@@ -322,7 +288,7 @@ class Reader:
                 follow = _next_run(event)
                 if follow:
                     run, token = follow, b""
-                elif event.event_type in _CLOSED:
+                elif event.event_type in CLOSED:
                     return await self.ended(event), _time(event.event_time)
             if not patient and not follow and not token:
                 raise TimeoutError

@@ -54,6 +54,7 @@ class Service:
             activity.defn(name=FORK)(self._bound(self.fork)),
             activity.defn(name=RESERVE)(self._bound(self.reserve)),
             activity.defn(name=SETTLE)(self._bound(self.settle)),
+            activity.defn(name=INHERIT)(self._bound(self.inherit)),
         ]
 
     @property
@@ -61,7 +62,6 @@ class Service:
         """For the process that holds the workflow."""
         return [
             activity.defn(name=STEP)(self._bound(self.step)),
-            activity.defn(name=INHERIT)(self._bound(self.inherit)),
         ]
 
     def _bound(self, method: Callable[[bytes], Any]) -> Callable[..., Any]:

@@ -32,6 +32,13 @@ HEAVIEST: Final = 500_000
 TRIES: Final = 100
 
 
+class Receipt(str):
+    """The execution that a message went to, and when it was sent: which tells it from another one with its key."""
+
+    __slots__ = ("at",)
+    at: int
+
+
 class Mail:
     """Messages of one engine. What is for one entity goes out one signal after the other, so that order is kept."""
 
@@ -63,7 +70,7 @@ class Mail:
         for _ in range(TRIES):
             try:
                 answer = await self._client.workflow_service.signal_with_start_workflow_execution(request, retry=True)
-                return [execution_id(answer.run_id, request.workflow_id)] * len(posted)
+                return [_receipt(answer.run_id, request.workflow_id, at) for _, at in posted]
             except RPCError as error:
                 if error.status is not RPCStatusCode.ALREADY_EXISTS:
                     raise _unsure(error) from error
@@ -99,6 +106,12 @@ _Posted = tuple[Message, int]
 
 def _weight(posted: _Posted) -> int:
     return len(posted[0].payload)
+
+
+def _receipt(run: str, id: str, at: int) -> Receipt:
+    made = Receipt(execution_id(run, id))
+    made.at = at
+    return made
 
 
 def _unsure(error: RPCError) -> Exception:

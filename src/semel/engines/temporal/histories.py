@@ -1,0 +1,88 @@
+"""Histories of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from temporalio.api.common.v1 import Payload, WorkflowExecution
+from temporalio.api.enums.v1 import HistoryEventFilterType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflowservice.v1 import (
+    GetWorkflowExecutionHistoryRequest,
+    GetWorkflowExecutionHistoryReverseRequest,
+)
+from temporalio.client import Client
+
+from semel.engines.temporal.calling import call_or_none
+from semel.engines.temporal.foreign import plain_of
+
+
+class Histories:
+    """Those of one namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._service = client.workflow_service
+
+    async def decode(self, payloads: list[Payload]) -> list[Payload]:
+        """Payloads without what a codec did to them."""
+        codec = self._client.data_converter.payload_codec
+        return payloads if codec is None or not payloads else list(await codec.decode(payloads))
+
+    async def closing(self, id: str, run: str) -> HistoryEvent | None:
+        """The last event of a closed run, without waiting for it."""
+        request = GetWorkflowExecutionHistoryRequest(
+            namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
+            history_event_filter_type=HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
+        )  # fmt: skip
+        found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
+        return found.history.events[-1] if found is not None and found.history.events else None
+
+    async def beginning(self, id: str, run: str) -> HistoryEvent | None:
+        """The first event of a run."""
+        request = GetWorkflowExecutionHistoryRequest(
+            namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
+            maximum_page_size=1,
+        )  # fmt: skip
+        found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
+        return found.history.events[0] if found is not None and found.history.events else None
+
+    async def events(self, id: str, run: str) -> AsyncIterator[HistoryEvent]:
+        """All that happened in a run, from its beginning."""
+        token = b""
+        while True:
+            request = GetWorkflowExecutionHistoryRequest(
+                namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
+                next_page_token=token,
+            )  # fmt: skip
+            found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
+            if found is None:
+                return
+            for event in found.history.events:
+                yield event
+            token = found.next_page_token
+            if not token:
+                return
+
+    async def backwards(self, id: str) -> AsyncIterator[HistoryEvent]:
+        """All that happened in the newest run, from its end."""
+        token = b""
+        while True:
+            request = GetWorkflowExecutionHistoryReverseRequest(
+                namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id), maximum_page_size=20,
+                next_page_token=token,
+            )  # fmt: skip
+            found = await call_or_none(self._service.get_workflow_execution_history_reverse(request, retry=True))
+            for event in found.history.events if found is not None else ():
+                yield event
+            if found is None or not found.next_page_token:
+                return
+            token = found.next_page_token
+
+    async def inputs(self, id: str, run: str) -> list[bytes | None]:
+        """What a run began with."""
+        event = await self.beginning(id, run)
+        if event is None:
+            return []
+        payloads = list(event.workflow_execution_started_event_attributes.input.payloads)
+        return [plain_of(payload) for payload in await self.decode(payloads)]
