@@ -8,7 +8,7 @@ import semel
 from tests.world import World, ended, eventually
 
 
-@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/engines/temporal")
+@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/faults/temporal")
 async def test_it_ends_failed_and_can_be_redriven(world: World) -> None:
     runs: list[int] = []
 

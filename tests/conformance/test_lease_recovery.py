@@ -8,7 +8,7 @@ import semel
 from tests.world import World, eventually
 
 
-@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/engines/temporal")
+@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/faults/temporal")
 async def test_they_run_again_after_the_lease(world: World) -> None:
     one, two, runs = world.app(), world.app(), []
     for app in (one, two):
@@ -33,7 +33,7 @@ async def test_they_run_again_after_the_lease(world: World) -> None:
     assert sorted(runs) == sorted([*range(5), *range(5)])
 
 
-@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/engines/temporal")
+@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/faults/temporal")
 async def test_a_task_longer_than_many_leases_is_left_alone_while_its_worker_beats(world: World) -> None:
     one, two, runs, goes_on = world.app(), world.app(), [], asyncio.Event()
     for app in (one, two):
@@ -71,7 +71,7 @@ async def test_a_worker_shows_its_lease(world: World) -> None:
     assert not worker.healthy
 
 
-@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/engines/temporal")
+@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/faults/temporal")
 async def test_a_cancelled_task_of_a_dead_worker_is_not_run_again(world: World) -> None:
     one, two, runs = world.app(), world.app(), []
     for app in (one, two):

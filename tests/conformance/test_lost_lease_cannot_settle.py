@@ -8,7 +8,7 @@ import semel
 from tests.world import World, eventually
 
 
-@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/engines/temporal")
+@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/faults/temporal")
 async def test_the_late_completion_of_a_zombie_is_refused(world: World, caplog: pytest.LogCaptureFixture) -> None:
     one, two = world.app(), world.app()
     zombie_may_end, results = asyncio.Event(), iter(["zombie", "heir"])
@@ -37,7 +37,7 @@ async def test_the_late_completion_of_a_zombie_is_refused(world: World, caplog: 
     assert await world.count() == 1
 
 
-@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/engines/temporal")
+@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/faults/temporal")
 async def test_a_late_failure_of_a_zombie_is_refused_too(world: World, caplog: pytest.LogCaptureFixture) -> None:
     one, two = world.app(), world.app()
     zombie_may_end, heir_may_end, runs = asyncio.Event(), asyncio.Event(), []
@@ -66,7 +66,7 @@ async def test_a_late_failure_of_a_zombie_is_refused_too(world: World, caplog: p
     assert len(runs) == 2
 
 
-@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/engines/temporal")
+@pytest.mark.journal("moves the clock past a lease; for a cluster see tests/faults/temporal")
 async def test_a_worker_that_wakes_up_without_its_lease_starts_over(world: World) -> None:
     one, two, runs = world.app(), world.app(), []
     for app in (one, two):
