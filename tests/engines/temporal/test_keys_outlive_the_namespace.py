@@ -48,7 +48,7 @@ async def forget(world: TemporalWorld, id: str) -> None:
     )
 
     async def gone() -> bool:
-        found = [one async for one in client.list_workflows(f"WorkflowId = '{workflow}'")]
+        found = [one async for one in client.list_workflows(f"RunId = '{run}'")]
         return not found
 
     await eventually(gone)
@@ -97,6 +97,20 @@ async def test_a_failed_one_frees_its_key_there_too(cluster: TemporalWorld) -> N
         assert not second.duplicate
         assert await second.result(timeout="20s") == "charged broken"
         assert (await second.describe()).previous_id == first.id
+
+
+async def test_one_that_is_run_again_is_remembered_too(cluster: TemporalWorld) -> None:
+    app, runs = await app_of(cluster), list[str]()
+    charge, _ = define(app, runs)
+    async with cluster.worker(app):
+        first = await app.enqueue(charge, "broken", task_id="k")
+        assert await ended(first) == "failed"
+        again = await app.redrive(first.id)
+        assert await again.result(timeout="20s") == "charged broken"
+        await forget(cluster, first.id)
+        await forget(cluster, again.id)
+        same = await app.enqueue(charge, "broken", task_id="k")
+        assert (same.duplicate, same.id) == (True, again.id)
 
 
 async def test_without_records_it_is_refused(cluster: TemporalWorld) -> None:
