@@ -254,6 +254,7 @@ async def test_bad_arguments_are_refused_at_the_line_that_gives_them(world: Worl
         assert await handle.result(timeout="20s") == "refused"
 
 
+@pytest.mark.needs("hears_in_steps")
 async def test_it_is_heard_of_at_once_while_a_step_runs(world: World) -> None:
     app, goes_on = world.app(), asyncio.Event()
 

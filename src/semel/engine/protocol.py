@@ -181,6 +181,8 @@ class Capabilities:
     """Work of one queue and priority begins in the order in which it was asked for, and any priority is minded."""
     limits: bool
     """Limits hold over all workers: rates with their burst, concurrency of a queue, concurrency keys."""
+    hears_in_steps: bool
+    """A workflow hears at once of what comes while one of its steps runs."""
     foreign_workflows: bool = False
     """Workflows that other people's workers run can be started by name."""
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from temporalio.converter import PayloadCodec
 
 SCHEMES = ("sqlite", "postgresql", "postgres", "temporal")
-SQLITE = Capabilities("sqlite", many_machines=False, pushes=True, in_order=True, limits=True)
-POSTGRES = Capabilities("postgres", many_machines=True, pushes=True, in_order=True, limits=True)
+SQLITE = Capabilities("sqlite", many_machines=False, pushes=True, in_order=True, limits=True, hears_in_steps=True)
+POSTGRES = Capabilities("postgres", many_machines=True, pushes=True, in_order=True, limits=True, hears_in_steps=True)
 
 
 class Opener:

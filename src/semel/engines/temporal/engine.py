@@ -62,7 +62,13 @@ from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.temporal")
 TEMPORAL = Capabilities(
-    "temporal", many_machines=True, pushes=True, in_order=False, limits=False, foreign_workflows=True
+    "temporal",
+    many_machines=True,
+    pushes=True,
+    in_order=False,
+    limits=False,
+    hears_in_steps=False,
+    foreign_workflows=True,
 )
 AT_ONCE = 100
 FRESH = timedelta(seconds=5)
