@@ -33,7 +33,7 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution
 from semel.contract.times import micros, optional, span
 from semel.engines.temporal.calling import call, call_or_none
-from semel.engines.temporal.card import ATTEMPT, MEMO, Card, from_memo
+from semel.engines.temporal.card import ATTEMPT, BEGUN, MEMO, Card, from_memo
 from semel.engines.temporal.clock import SKIPPED
 from semel.engines.temporal.failures import ended_of, terminated, uncovered
 from semel.engines.temporal.foreign import given_of, plain_of
@@ -212,7 +212,8 @@ class Reader(Histories):
             started = [PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
                        PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED]  # fmt: skip
             return Status.RUNNING if any(a.state in started for a in details.pending_activities) else Status.PENDING
-        if seen.info.history_length <= (3 if task else 1):  # nobody has taken it yet, or its delay is not over
+        later = seen.card.due is not None and not seen.card.foreign and BEGUN not in seen.memo
+        if later or seen.info.history_length <= (3 if task else 1):  # its delay is not over, or nobody has taken it
             return Status.PENDING
         return Status.RUNNING if task and details.pending_workflow_task.attempt <= 1 else Status.WAITING
 
