@@ -64,7 +64,7 @@ class Taken:
     after_key: str = ""
 
 
-@procedure(Line.CLAIM, atomic=True)
+@procedure(Line.CLAIM, atomic=True, quiet=True)
 def claim(worker: int, lanes: list[int], lows: list[int], names: list[str], limit: int) -> Script[list[Claim]]:
     """Up to `limit` tasks, lanes in the order given, each lane first in first out."""
     rows = yield Ask("claim", (worker, lanes, lows, names, limit))

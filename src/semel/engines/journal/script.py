@@ -82,14 +82,21 @@ class Procedure(Generic[P, T]):
     script: Callable[P, Script[T]]
     line: Line
     atomic: bool
+    quiet: bool
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Script[T]:
         return self.script(*args, **kwargs)
 
 
-def procedure(line: Line, *, atomic: bool = False) -> Callable[[Callable[P, Script[T]]], Procedure[P, T]]:
-    """Mark a script. `atomic` says that each statement may commit on its own, as when there is only one."""
-    return lambda script: Procedure(script, line, atomic)
+def procedure(
+    line: Line, *, atomic: bool = False, quiet: bool = False
+) -> Callable[[Callable[P, Script[T]]], Procedure[P, T]]:
+    """Mark a script. `atomic` says that each statement may commit on its own, as when there is only one.
+
+    `quiet`: nobody elsewhere waits for what it writes. SQLite cannot say what a commit was about, so it rings for all
+    others.
+    """
+    return lambda script: Procedure(script, line, atomic, quiet)
 
 
 class Tap(Protocol):

@@ -92,7 +92,7 @@ class Commit:
         )  # fmt: skip
 
 
-@procedure(Line.SETTLE, atomic=True)
+@procedure(Line.SETTLE, atomic=True, quiet=True)
 def record(worker: int, commits: list[Commit]) -> Script[dict[int, Verdict]]:
     """Turns that only have something to remember: one statement."""
     written = {row[0] for row in (yield Each("record", [_row(c) for c in commits], (worker,)))}

@@ -17,10 +17,13 @@ import apsw
 import msgspec
 
 from semel.engines.journal.script import Each, Line, Procedure, Raw, Row, Script, Statement, Tap, Work, load_queries
+from semel.engines.sqlite.room import make_room
 from semel.engines.sqlite.work import work_in
 from semel.errors import EngineError, EngineUnavailable, MigrationNeeded
 
 MOST_JOBS: Final = 500
+MANY: Final = 64
+"""Commits after which more are to be expected."""
 LOCK_PATIENCE: Final = 30.0
 PRAGMAS: Final = (
     "journal_mode = wal",
@@ -50,6 +53,7 @@ class Job:
     line: Line
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
+    quiet: bool = False
     result: Any = None
     error: BaseException | None = None
 
@@ -80,6 +84,7 @@ class Scribe(threading.Thread):
         self._version = 0
         self._waited_since = 0.0
         self._level = "full"
+        self._commits = 0
         self._closing: Callable[[], object] = self._nothing
         self.on_commit: Callable[[set[asyncio.AbstractEventLoop]], None] = lambda loops: None
         self.on_change: Callable[[], None] = lambda: None
@@ -90,7 +95,7 @@ class Scribe(threading.Thread):
         """Hand in a script; the future resolves after its commit."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._jobs.put(Job(lambda: make(*args, **kwargs), make.line, loop, future))
+        self._jobs.put(Job(lambda: make(*args, **kwargs), make.line, loop, future, make.quiet))
         return future
 
     def look(self) -> None:
@@ -168,8 +173,13 @@ class Scribe(threading.Thread):
         for loop in loops:
             with contextlib.suppress(RuntimeError):  # the loop of the caller is gone, and so is the caller
                 loop.call_soon_threadsafe(_deliver, [job for job in jobs if job.loop is loop])
-        if self._db.total_changes() != before:  # else two loops would wake each other for ever with nothing to say
+        if self._db.total_changes() == before:  # else two loops would wake each other for ever with nothing to say
+            return
+        if not all(job.quiet for job in jobs):
             self.on_commit(loops)
+        self._commits += 1
+        if self._commits == MANY:
+            make_room(self._db, self._path, self._statements["fill"][0][0])
 
     def _transact(self, jobs: list[Job]) -> BaseException | None:
         tap = self._tap()

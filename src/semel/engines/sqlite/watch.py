@@ -48,20 +48,21 @@ class Watch:
     def __init__(self, path: str, look: Callable[[], None]) -> None:
         self._look = look
         self._loop = asyncio.get_running_loop()
-        self._bell = os.fsencode(Path(path).name + BELL)
-        self._fd = self._inotify(str(Path(path).resolve().parent))
+        self._fd = self._inotify(path + BELL)
         if self._fd is not None:
             self._loop.add_reader(self._fd, self._readable, self._fd)
         self._every = _POLL if self._fd is None else _SLOW_POLL
         self._timer = self._loop.call_later(self._every, self._tick)
 
-    def _inotify(self, folder: str) -> int | None:
+    def _inotify(self, bell: str) -> int | None:
+        """On the file itself: in its folder the database writes, and each write would wake this process."""
         try:
+            Path(bell).touch()
             libc = ctypes.CDLL(None, use_errno=True)
             fd = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
             if fd < 0:
                 return None
-            if libc.inotify_add_watch(fd, os.fsencode(folder), _IN_MODIFY) < 0:
+            if libc.inotify_add_watch(fd, os.fsencode(bell), _IN_MODIFY) < 0:
                 os.close(fd)
                 return None
         except (OSError, AttributeError):
@@ -69,11 +70,9 @@ class Watch:
         return fd
 
     def _readable(self, fd: int) -> None:
-        events = b""
         with contextlib.suppress(BlockingIOError):
-            events = os.read(fd, 65536)
-        if self._bell in events:
-            self._look()
+            os.read(fd, 65536)
+        self._look()
 
     def _tick(self) -> None:
         self._look()
