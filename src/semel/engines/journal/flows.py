@@ -205,10 +205,15 @@ class Flows:
                 await self._transact(held, instance, command, clock)
                 arrived, held.arrived = held.arrived, []
                 return arrived
-            if command.number not in held.steps:
-                task = asyncio.create_task(self._perform(held, instance, command, clock))
-                held.steps[command.number] = task
-        if in_place:
+            if command.number in held.steps:
+                continue
+            # More than one would give more than one answer at once, and only one is saved if the code cannot go on.
+            answer = self._performer.at_once(command, held.claim, instance) if len(in_place) == 1 else None
+            if answer is None:
+                held.steps[command.number] = asyncio.create_task(self._perform(held, instance, command, clock))
+            else:
+                held.arrived.append(Arrival(clock(), answer))
+        if in_place and not held.arrived:
             await held.wait(None if due is None else max(0.0, (due - clock()) / 1e6))
         if held.news or not in_place:
             held.news = False

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dis
 import functools
 import inspect
 import random
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.contract.lifecycle import Status
 from semel.define.context import Running, enter
@@ -23,6 +25,9 @@ from semel.flow.instance import Instance
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
 
+COMPLETED: Final = Status.COMPLETED.value
+FAILED: Final = Status.FAILED.value
+
 Tell = Callable[[bytes | None, BaseException | None], bytes]
 
 
@@ -31,11 +36,42 @@ def _is_async(fn: Any) -> bool:
     return bool(code.co_flags & inspect.CO_COROUTINE) if code is not None else inspect.iscoroutinefunction(fn)
 
 
+@functools.lru_cache(4096)
+def _never_waits(code: CodeType) -> bool:
+    """An async function without a single await: it runs to its end in one go, with or without a task of its own."""
+    if not code.co_flags & inspect.CO_COROUTINE:
+        return False
+    return all(instruction.opname not in ("SEND", "YIELD_VALUE") for instruction in dis.get_instructions(code))
+
+
 class Performer:
     """Steps of one worker."""
 
     def __init__(self, worker: JournalWorker) -> None:
         self._worker = worker
+
+    def at_once(self, command: Command, claim: Claim, instance: Instance) -> Resolved | None:
+        """Run a step that cannot wait for anything; its answer. None: it may have to, and wants `perform`."""
+        call = command.call or _nothing
+        code = getattr(call.func if isinstance(call, functools.partial) else call, "__code__", None)
+        if code is None or command.tries.max_attempts > 1 or not _never_waits(code):
+            return None
+        return copy_context().run(self._finish, command, call, self._running(command, claim, instance, 1))
+
+    def _finish(self, command: Command, call: Callable[[], Any], running: Running) -> Resolved:
+        enter(running)
+        try:
+            call().send(None)
+        except StopIteration as stop:
+            value = stop.value
+        except BaseException as error:
+            return Resolved(command.number, FAILED, error=describe(error))
+        else:
+            raise AssertionError("unreachable: it has nothing to wait for")
+        try:
+            return Resolved(command.number, COMPLETED, raw(command.write(value)))
+        except Exception as error:
+            return Resolved(command.number, FAILED, error=describe(error))
 
     async def perform(self, command: Command, claim: Claim, instance: Instance) -> Resolved:
         """Run a step to its end, with the tries it has; its answer. Runs in a task of its own."""
@@ -45,7 +81,7 @@ class Performer:
             enter(self._running(command, claim, instance, attempt))
             try:
                 output = command.write(await self._call(command.call or _nothing))
-                return Resolved(command.number, Status.COMPLETED.value, raw(output))
+                return Resolved(command.number, COMPLETED, raw(output))
             except asyncio.CancelledError:
                 raise
             except BaseException as error:
@@ -55,7 +91,7 @@ class Performer:
                     or isinstance(error, InputError)
                     or command.tries.hopeless(names)
                 ):
-                    return Resolved(command.number, Status.FAILED.value, error=describe(error))
+                    return Resolved(command.number, FAILED, error=describe(error))
             await asyncio.sleep(command.tries.delay(attempt, random.random()))
 
     def _running(self, command: Command, claim: Claim, instance: Instance, attempt: int) -> Running:
@@ -85,9 +121,9 @@ class Performer:
 
         def tell(output: bytes | None, error: BaseException | None) -> bytes:
             if error is None:
-                answer = Resolved(command.number, Status.COMPLETED.value, raw(output), alone=True)
+                answer = Resolved(command.number, COMPLETED, raw(output), alone=True)
             else:
-                answer = Resolved(command.number, Status.FAILED.value, error=describe(error), alone=True)
+                answer = Resolved(command.number, FAILED, error=describe(error), alone=True)
             return entries.dump([Turned(now), answer])
 
         return do, tell
