@@ -22,7 +22,7 @@ async def commit_of(lanes: Lanes, claim: Claim, instance: Instance, turn: Turn, 
     made = Commit(claim.lane, claim.seq, flow, instance.position + 1, parent=claim.parent)
     if turn.entries:
         made.body = entries.dump(turn.entries)
-    made.consumed = [(row,) for row in turn.consumed]
+    made.consumed = [(flow, row) for row in turn.consumed]
     unborn = {command.number for command in turn.dropped}
     for command in turn.commands:
         await _carry_out(lanes, made, command, unborn)

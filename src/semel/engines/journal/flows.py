@@ -96,6 +96,7 @@ class Flows:
         self._cache: OrderedDict[str, Instance] = OrderedDict()
         self._commits: Coalescer[Commit, Verdict] = Coalescer(self._write, MOST_AT_ONCE, _weight)
         self._loads: Coalescer[Row, Loaded] = Coalescer(self._load_many, MOST_AT_ONCE)
+        self._known: Coalescer[str, list[Row]] = Coalescer(self._load_seen, MOST_AT_ONCE)
         self._performer = Performer(worker)
 
     def news(self, ids: Iterable[str]) -> None:
@@ -283,8 +284,7 @@ class Flows:
 
     async def _actor(self, execution: str, who: Identity, start: Snapshot) -> Actor:
         entity = self._worker.registry.entity(who.name)
-        rows = await persistently(self._worker.store.run, load_seen, execution)
-        seen = Seen(entity.fresh_window(), ((n, key, at) for n, key, at in rows))
+        seen = Seen(entity.fresh_window(), ((n, key, at) for n, key, at in await self._known.ask(execution)))
         return Actor(entity, who, self._worker.app_settings, start, seen)
 
     def _keep(self, execution: str, instance: Instance) -> None:
@@ -314,6 +314,12 @@ class Flows:
             if execution in found:
                 found[execution].arrivals.append(arrivals_of(row))
         return [found.get(row[0]) or Loaded.of_none() for row in rows]
+
+    async def _load_seen(self, executions: list[str]) -> list[list[Row] | BaseException]:
+        found: dict[str, list[Row]] = {execution: [] for execution in executions}
+        for execution, *row in await persistently(self._worker.store.run, load_seen, executions):
+            found[execution].append(tuple(row))
+        return [found[execution] for execution in executions]
 
     async def _write(self, commits: list[Commit]) -> list[Verdict | BaseException]:
         """Write turns. A database that is away is waited for, since the lease protects the claims."""
@@ -373,6 +379,7 @@ class Flows:
         """Let go of all that is kept in memory."""
         await self._commits.drained()
         await self._loads.drained()
+        await self._known.drained()
         for instance in self._cache.values():
             with contextlib.suppress(Exception):
                 instance.close()

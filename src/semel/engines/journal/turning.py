@@ -136,7 +136,7 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
     ending = yield from _not_for_nothing([c for c in good if c.ended is not None])
     yield from _end(namespace, worker, ending, verdicts)
     if restarts := [(c.execution, c.base, c.restart) for c in good if c.restart is not None]:
-        yield Each("restart_flows", restarts)
+        yield Each("restart_flows", sorted(restarts))  # rows are locked in one order, as by those who send to many
     yield from _rest(worker, [c for c in good if c.rests], verdicts)
     return verdicts
 
@@ -344,12 +344,12 @@ def still_held(worker: int, lane: int, seq: int) -> Script[bool]:
 
 
 @procedure(Line.READ, atomic=True)
-def load_seen(execution: str) -> Script[list[Row]]:
-    """The message keys an entity has seen: n, key, at."""
-    return (yield Ask("load_seen", (execution,)))
+def load_seen(executions: list[str]) -> Script[list[Row]]:
+    """The message keys that entities have seen: execution, n, key, at."""
+    return (yield Each("load_seen", [(execution,) for execution in executions]))
 
 
-@procedure(Line.READ)
+@procedure(Line.READ, atomic=True)
 def load(rows: list[Row]) -> Script[tuple[list[Row], list[Row], list[Row]]]:
     """Flows, their journals after a position, and what came for them. Rows: execution, position."""
     flows = yield Each("load_flows", rows)

@@ -75,7 +75,7 @@ class Ear:
             case "semel_cancel":
                 self._listener.cancel(payload)
             case "semel_news":
-                self._listener.news([payload])
+                self._listener.news(payload.split(","))
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -42,17 +42,16 @@ create table semel_journal (
 -- What came for a flow and was not yet taken in. kind: done (ref: command, name: status), signal (ref: dedup key),
 -- message (ref: dedup key, reply: wanted), cancel.
 create table semel_inbox (
-  id bigint generated always as identity primary key,
+  id bigint generated always as identity,
   execution text collate "C" not null,
   kind text collate "C" not null,
   name text collate "C" not null default '',
   ref text collate "C",
   body bytea,
   error bytea,
-  at bigint not null
+  at bigint not null,
+  primary key (execution, id)
 );
-
-create index semel_inbox_execution on semel_inbox (execution, id);
 
 -- Values that flows publish, and words to find them by.
 create table semel_published (
@@ -106,29 +105,46 @@ end $$;
 create trigger semel_told after update of finished_at on semel_execution
   for each row when (new.finished_at is not null and new.waiters is not null) execute function semel_tell();
 
--- What comes for a sleeping flow wakes it. The row is locked first, in a statement of its own: a flow that is
--- falling asleep at this moment has then either seen what came, or is seen asleep.
+-- What comes for sleeping flows wakes them, once for all that a statement brings. Their rows are locked first, in a
+-- statement of its own: a flow that is falling asleep at this moment has then either seen what came, or is seen
+-- asleep. Rows are named by arrays, as in `claim`. News are told in parts that a notification can hold.
 create function semel_wake() returns trigger language plpgsql as $$
 declare
-  f semel_flow;
-  place bigint;
+  known text[];
+  sleeping text[];
+  awake text[];
+  lanes text;
 begin
-  select * into f from semel_flow where execution = new.execution for update;
-  if not found then
-    delete from semel_inbox where id = new.id;
-  elsif f.asleep then
-    update semel_flow set asleep = false, due_at = null where execution = new.execution;
-    update semel_execution set lane = f.lane, seq = default where id = f.execution returning seq into place;
-    insert into semel_ready (lane, seq, execution, name, max_attempts)
-    values (f.lane, place, f.execution, f.name, f.max_attempts);
-    perform pg_notify('semel_work', f.lane::text);
-  else
-    perform pg_notify('semel_news', new.execution);
+  select array_agg(f.execution), array_agg(f.execution) filter (where f.asleep),
+         array_agg(f.execution) filter (where not f.asleep)
+    into known, sleeping, awake
+    from (select p.execution, p.asleep from semel_flow p
+           where p.execution = any(array(select c.execution from came c)) order by p.execution for update) f;
+  if (select count(distinct c.execution) from came c) > coalesce(cardinality(known), 0) then
+    delete from semel_inbox i
+     where i.execution = any(array(select c.execution from came c where c.execution <> all(coalesce(known, '{}'))));
   end if;
+  if sleeping is not null then
+    update semel_flow set asleep = false, due_at = null where execution = any(sleeping);
+    with placed as (
+      update semel_execution x
+         set lane = (select f.lane from semel_flow f where f.execution = x.id), seq = default
+       where x.id = any(sleeping) returning x.lane, x.seq, x.id, x.name, x.max_attempts
+    ), ready as (
+      insert into semel_ready (lane, seq, execution, name, max_attempts)
+      select lane, seq, id, name, max_attempts from placed returning lane
+    )
+    select string_agg(distinct lane::text, ',') into lanes from ready;
+    perform pg_notify('semel_work', lanes);
+  end if;
+  for place in 1 .. coalesce(cardinality(awake), 0) by 200 loop
+    perform pg_notify('semel_news', array_to_string(awake[place : place + 199], ','));
+  end loop;
   return null;
 end $$;
 
-create trigger semel_came after insert on semel_inbox for each row execute function semel_wake();
+create trigger semel_came after insert on semel_inbox
+  referencing new table as came for each statement execute function semel_wake();
 
 -- Executions as people read them: a sleeping flow is waiting.
 create or replace view semel_executions as

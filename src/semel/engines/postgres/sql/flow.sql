@@ -46,8 +46,9 @@ select r.seq, f.base from semel_ready r join semel_flow f on f.execution = r.exe
  where r.lane = any($2::int[]) and r.seq = any($3::bigint[]) and r.owner = $1 for update of r
 
 -- name: consume
--- What came and was taken in. Rows: id.
-delete from semel_inbox i using unnest($1::bigint[]) as o(id) where i.id = o.id
+-- What came and was taken in. Rows: execution, id.
+delete from semel_inbox i using unnest($1::text[], $2::bigint[]) as o(execution, id)
+ where i.execution = o.execution and i.id = o.id
 
 -- name: admit_children
 -- Executions that flows ask for, and their work rows; a taken key or id is passed over. Gives the ids that are in.
@@ -276,8 +277,9 @@ delete from semel_seen s using unnest($1::text[], $2::bigint[]) as o(execution, 
  where s.execution = o.execution and s.n = o.n
 
 -- name: load_seen
--- The message keys an entity has seen, oldest first: (execution).
-select n, key, at from semel_seen where execution = $1 order by n
+-- The message keys that entities have seen, oldest first. Rows: execution.
+select s.execution, s.n, s.key, s.at from unnest($1::text[]) as o(execution)
+ cross join lateral (select * from semel_seen p where p.execution = o.execution order by p.n) s
 
 -- name: replies
 -- Answers to messages, those that are there. Rows: execution, key.
@@ -288,12 +290,15 @@ select s.execution, s.key, s.reply from unnest($1::text[], $2::text[]) as o(exec
 -- name: entities
 -- The living entities under these keys. Shared: namespace; rows: key.
 -- PostgreSQL: none of them can end until the end of the transaction.
-select x.key, x.id from unnest($2::text[]) as o(key)
- cross join lateral (
-   select * from semel_execution p where p.key = o.key and p.namespace = $1 and p.kind = 'entity' and p.current
-    limit 1) x
-  join semel_flow f on f.execution = x.id
- order by f.execution for update of f
+with found as materialized (
+  select x.key, x.id from unnest($2::text[]) as o(key)
+   cross join lateral (
+     select * from semel_execution p where p.key = o.key and p.namespace = $1 and p.kind = 'entity' and p.current
+      limit 1) x
+   order by x.id
+)
+select x.key, x.id from found x
+ cross join lateral (select p.execution from semel_flow p where p.execution = x.id for update) f
 
 -- name: inherit_seen
 -- The message keys of an entity that has ended are those of the one that takes its place. Rows: old, new.

@@ -39,8 +39,8 @@ select r.seq, f.base from json_each(?2) o cross join semel_ready r on r.seq = o.
   join semel_flow f on f.execution = r.execution
 
 -- name: consume
--- What came and was taken in. Rows: id.
-delete from semel_inbox where id in (select value ->> 0 from json_each(?1))
+-- What came and was taken in. Rows: execution, id.
+delete from semel_inbox where id in (select value ->> 1 from json_each(?1))
 
 -- name: admit_children
 -- Executions that flows ask for, and their work rows; a taken key or id is passed over. Gives the ids that are in.
@@ -212,8 +212,10 @@ delete from semel_seen where (execution, n) in (
    cross join semel_seen s on s.execution = o.value ->> 0 and s.n = o.value ->> 1)
 
 -- name: load_seen
--- The message keys an entity has seen, oldest first: (execution).
-select n, key, at from semel_seen where execution = ?1 order by n
+-- The message keys that entities have seen, oldest first. Rows: execution.
+select s.execution, s.n, s.key, s.at
+  from json_each(?1) o cross join semel_seen s on s.execution = o.value ->> 0
+ order by s.execution, s.n
 
 -- name: replies
 -- Answers to messages, those that are there. Rows: execution, key.
