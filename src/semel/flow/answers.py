@@ -21,12 +21,12 @@ def answer(command: Command, with_: Resolved, workflow: str) -> None:
     future.dropped = None  # else command and future hold each other, and wait for the garbage collector
     try:
         match with_.status:
+            case Status.COMPLETED:
+                future.set_result(command.read(stored(with_.output)))
             case "refused":
                 raise _refusal(with_.error)
             case "started":
                 future.set_result(with_.ref)
-            case Status.COMPLETED:
-                future.set_result(command.read(stored(with_.output)))
             case status:
                 if command.kind in IN_PLACE and with_.error is not None:
                     raise _step_failed(command, with_.error, workflow)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from semel.contract.retry import Retry
 from semel.engine.protocol import Start
@@ -49,8 +50,15 @@ def key_in(kind: str, mark: str) -> str | None:
     return mark.removeprefix(RESULT_OF) if mark.startswith(RESULT_OF) else mark.rpartition("#")[0] or None
 
 
-@dataclass(slots=True)
-class Command:
+def _as_it_is(data: bytes | None) -> Any:
+    return data
+
+
+def _unwritten(value: Any) -> bytes | None:
+    return None
+
+
+class Command(Struct, eq=False):
     """One command. `mark` tells one input from another: replay compares it."""
 
     kind: Kind
@@ -60,14 +68,14 @@ class Command:
     ref: str | None = None
     """The execution it became, or the workflow it goes to."""
     future: FlowFuture | None = None
-    read: Callable[[bytes | None], Any] = field(default=lambda data: data)
+    read: Callable[[bytes | None], Any] = _as_it_is
     """Makes a value of the stored answer."""
     start: Start | None = None
     on_close: str | None = None
     waits: bool = True
     """For the end of what it starts; else only for its beginning."""
     call: Callable[[], Any] | None = None
-    write: Callable[[Any], bytes | None] = field(default=lambda value: None)
+    write: Callable[[Any], bytes | None] = _unwritten
     """Makes the stored answer of a value."""
     effect: str = ""
     """What effect keys of a step are made of: its name and how many there were before."""

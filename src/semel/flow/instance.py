@@ -217,30 +217,29 @@ class Instance:
 
     def _happen(self, what: Happening) -> None:
         match what:
-            case Began(at=at):
-                self.loop.now = at
-                self._begin()
+            case Resolved(number):  # the commonest come first
+                self._answer(number, what)
+            case Signalled():
+                if self._expected is not None and what.key is not None:
+                    self._is_new(what.key, self.loop.now)
+                self._deliver(what)
             case Turned(at):
                 self.loop.now = at
                 return
-            case Resolved(number):
-                self._answer(number, what)
+            case Began(at=at):
+                self.loop.now = at
+                self._begin()
             case Fired(number):
                 timer = self._timers.pop(number, None)
                 if timer is None or timer.cancelled():
                     self._mismatch = self._mismatch or self._differs(what, None)
                     return
                 self.loop.fire(timer)
-            case Signalled():
-                if self._expected is not None and what.key is not None:
-                    self._is_new(what.key, self.loop.now)
-                self._deliver(what)
             case Stopped(late):
                 self._late, self._stopped = self._late or late, True
                 if self._main is not None:
                     self._main.cancel()
-        with self._guard:
-            self.loop.run()
+        self.loop.run(self._guard)
 
     def _begin(self) -> None:
         assert isinstance(self.workflow, Workflow)

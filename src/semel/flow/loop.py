@@ -15,6 +15,7 @@ import weakref
 from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import Context
 from typing import Any, Final, NoReturn, cast
 
@@ -23,6 +24,7 @@ from semel.errors import Forbidden
 log = logging.getLogger("semel.workflow")
 MOST_CALLBACKS: Final = 1_000_000
 """In one go, without waiting for anything: more than this is an endless loop."""
+UNGUARDED: Final = contextlib.nullcontext()
 
 
 class FlowFuture(asyncio.Future[Any]):
@@ -91,6 +93,7 @@ class FlowLoop:
     def __init__(self, salt: int, set_timer: Callable[[Timer], None]) -> None:
         self._self: Any = self
         """As asyncio takes it: it has the methods that tasks and futures use, and refuses those that reach outside."""
+        self._inside = _Inside(self)
         self._ready: deque[events.Handle] = deque()
         self._numbers = salt
         self._set_timer = set_timer
@@ -99,10 +102,10 @@ class FlowLoop:
         self.now = 0
         """Microseconds since 1970, by the journal."""
 
-    def run(self) -> None:
-        """Run until nothing can go on without something from outside."""
+    def run(self, guard: AbstractContextManager[None] = UNGUARDED) -> None:
+        """Run until nothing can go on without something from outside. What the code may not do, `guard` refuses."""
         ready = self._ready
-        with _Inside(self._self):
+        with self._inside, guard:  # in this order: to enter a loop is announced to guards
             for _ in range(MOST_CALLBACKS):
                 if not ready:
                     return
@@ -181,7 +184,7 @@ class FlowLoop:
     def abandon(self) -> None:
         """The code does not go on: its coroutines are closed, and what they do then counts for nothing."""
         self._ready.clear()
-        with _Inside(self._self):
+        with self._inside:
             while self._tasks:  # what is closed may make more of them
                 task = self._tasks.pop()()
                 if task is not None and not task.done():

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from semel.contract.window import DedupWindow
 from semel.flow.entries import Signalled
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The beginning of a run. `numbers` goes on: a late answer to an earlier run fits no command of this one."""
 
     input: bytes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from msgspec import Struct, field
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
@@ -27,8 +29,7 @@ class Identity:
     """What dice and ids in it come from; stays when it is reset, where `id` changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Struct, frozen=True):
     """Something that came from outside, and the row of the inbox it came in."""
 
     at: int
@@ -36,8 +37,7 @@ class Arrival:
     row: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """The code has come to its end."""
 
     status: Status
@@ -45,8 +45,7 @@ class Ended:
     error: ErrorInfo | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """What became of one message of an entity; `n` is the place of its key among all that were seen."""
 
     key: str
@@ -57,8 +56,7 @@ class Reply:
     at: int = 0
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct):
     """What came of one go: to be written down as a whole, or not at all."""
 
     entries: list[Entry] = field(default_factory=list)

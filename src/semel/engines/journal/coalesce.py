@@ -48,9 +48,12 @@ class Coalescer(Generic[Item, Answer]):
         """The last flush held one item: whoever comes next is probably alone as well."""
         self._inline = False
 
-    async def ask(self, item: Item) -> Answer:
-        """The same as awaiting `add`; but a lone caller flushes by itself, which spares it a task."""
-        if not self._alone or self._inline or self._flusher is not None:
+    def ask(self, item: Item) -> Awaitable[Answer]:
+        """The same as `add`; but a lone caller flushes by itself, when it awaits this, which spares it a task."""
+        return self._by_itself(item) if self._alone and not self._under_way else self.add(item)
+
+    async def _by_itself(self, item: Item) -> Answer:
+        if self._under_way:  # since it asked
             return await self.add(item)
         self._inline = True
         try:
@@ -68,9 +71,13 @@ class Coalescer(Generic[Item, Answer]):
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._items.append(item)
         self._futures.append(future)
-        if self._flusher is None and not self._inline:
+        if not self._under_way:
             self._flusher = asyncio.create_task(self._run())
         return future
+
+    @property
+    def _under_way(self) -> bool:
+        return self._inline or self._flusher is not None
 
     @property
     def waiting(self) -> list[Item]:
@@ -79,7 +86,7 @@ class Coalescer(Generic[Item, Answer]):
 
     async def drained(self) -> None:
         """Wait until all that was handed in has been answered."""
-        while self._inline or self._flusher is not None:
+        while self._under_way:
             await asyncio.wait([self._flusher or asyncio.ensure_future(asyncio.sleep(0.001))])
 
     async def _run(self) -> None:

@@ -9,7 +9,7 @@ from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.script import Row
 from semel.engines.journal.turning import Birth, Commit
 from semel.flow import entries, replies, snapshot
-from semel.flow.commands import Command, Kind
+from semel.flow.commands import IN_PLACE, Command, Kind
 from semel.flow.instance import Instance
 from semel.flow.turn import Turn
 
@@ -23,15 +23,11 @@ async def commit_of(lanes: Lanes, claim: Claim, instance: Instance, turn: Turn, 
     if turn.entries:
         made.body = entries.dump(turn.entries)
     made.consumed = [(flow, row) for row in turn.consumed]
-    unborn = {command.number for command in turn.dropped}
-    for command in turn.commands:
-        await _carry_out(lanes, made, command, unborn)
-    born = {birth.command for birth in made.births}
-    made.stops = [
-        c.ref for c in turn.dropped if c.kind in _EXECUTIONS and c.ref is not None and c.number not in born
-        and c.start is not None
-    ]  # fmt: skip
-    _remember(made, turn)
+    outward = [command for command in turn.commands if command.kind not in IN_PLACE]
+    if outward or turn.dropped:
+        await _carry_out_all(lanes, made, outward, turn.dropped)
+    if instance.workflow.kind == "entity":
+        _remember(made, turn)
     if turn.again is not None:
         made.restart, made.base = snapshot.dump(turn.again), made.n
     elif turn.ended is not None:
@@ -41,6 +37,17 @@ async def commit_of(lanes: Lanes, claim: Claim, instance: Instance, turn: Turn, 
         made.rests = rests
         made.due = turn.due
     return made
+
+
+async def _carry_out_all(lanes: Lanes, made: Commit, commands: list[Command], dropped: list[Command]) -> None:
+    unborn = {command.number for command in dropped}
+    for command in commands:
+        await _carry_out(lanes, made, command, unborn)
+    born = {birth.command for birth in made.births}
+    made.stops = [
+        c.ref for c in dropped if c.kind in _EXECUTIONS and c.ref is not None and c.number not in born
+        and c.start is not None
+    ]  # fmt: skip
 
 
 def _remember(made: Commit, turn: Turn) -> None:

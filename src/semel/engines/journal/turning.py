@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, Reuse, decide
 from semel.contract.lifecycle import Status
@@ -44,8 +45,7 @@ class Birth:
     on_close: str | None
 
 
-@dataclass(slots=True)
-class Commit:
+class Commit(Struct, eq=False):
     """One turn of one flow, as rows."""
 
     lane: int
