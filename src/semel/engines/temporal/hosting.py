@@ -328,7 +328,7 @@ class WorkflowHost(FlowHost):
         await self._through(self.commands.settled())
         came = [(one.what, one.at) for one in self._arrivals]
         late = [what for what, at in came if isinstance(what, Signalled) and instance._concerns(what, at)]
-        start = replace(taken, signals=(*taken.signals, *late))
+        start = msgspec.structs.replace(taken, signals=(*taken.signals, *late))
         carried = Carried(
             Raw(snapshot.dump(start)), self.position, instance.who.seed, self.commands.wards,
             any(isinstance(what, Stopped) for what, _ in came), self.clock.skipped,
