@@ -123,7 +123,7 @@ class EntityHost(FlowHost):
             if not self._arrivals or self._fresh is None:
                 break
             instance = await self._again(instance, self._fresh)  # came while it ended
-        return replace(ended, output=self._pack().data) if ended.status is Status.COMPLETED else ended
+        return msgspec.structs.replace(ended, output=self._pack().data) if ended.status is Status.COMPLETED else ended
 
     async def _again(self, instance: Instance, taken: Snapshot) -> Instance:
         """It has ended, and there is more to do: no need for another history."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from asyncio import events
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
