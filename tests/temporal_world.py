@@ -29,6 +29,8 @@ SEEN_WITHIN = 0.15
 class TemporalWorld(World):
     """A namespace of its own. What a test looks for in tables is not there: such tests are about journals."""
 
+    a_moment = 1.0
+
     def __init__(self, url: str, namespace: str, records: str) -> None:
         super().__init__("temporal", url)
         self.namespace = namespace

@@ -33,6 +33,9 @@ SOON = 20.0
 class World:
     """One database for one test. `world.app()` opens apps on it, `world.advance("7d")` moves its clock."""
 
+    a_moment = 0.05
+    """Seconds in which a worker gets something done, and not everything."""
+
     def __init__(self, engine: str, url: str) -> None:
         self.engine = engine
         self.url = url

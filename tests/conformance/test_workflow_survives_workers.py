@@ -76,7 +76,7 @@ async def test_many_workers_that_come_and_go_lose_nothing(world: World) -> None:
     results = asyncio.gather(*(handle.result(timeout="60s") for handle in handles))
     while not results.done():
         async with world.worker(app, grace=0, cached_workflows=3):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(world.a_moment)
     assert await results == [[*(n * 10 + i for i in range(5)), -1] for n in range(10)]
 
 

@@ -28,7 +28,7 @@ async def clean(client: Client, reader: Reader, now: datetime) -> int:
 
     What is past its retention only stays, since its key has to be known, and is not shown any more.
     """
-    looked, last = 0, list[Seen]()
+    looked, last, parents = 0, list[Seen](), dict[str, bool]()
     for kept in KEPT:
         batch: list[Seen] = []
         before = (now - kept).astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -37,7 +37,7 @@ async def clean(client: Client, reader: Reader, now: datetime) -> int:
             "AND ExecutionStatus NOT IN ('Running', 'ContinuedAsNew')"
         ):
             looked += 1
-            if _over(seen, now):
+            if _over(seen, now) and not await _is_asked_for(reader, seen, parents):
                 batch.append(seen)
             if len(batch) == AT_ONCE:
                 await _delete_all(client, reader, batch)
@@ -51,6 +51,18 @@ async def clean(client: Client, reader: Reader, now: datetime) -> int:
 def _over(seen: Seen, now: datetime) -> bool:
     card = seen.card
     return fate(Keeping(card.kept, card.held), seen.closed_at, card.key is not None, now) is Fate.FORGET
+
+
+async def _is_asked_for(reader: Reader, seen: Seen, parents: dict[str, bool]) -> bool:
+    """Is one of the workflows open that it was asked for by? It may still want to know. `parents`: those looked at."""
+    parent = seen.card.parent
+    if parent is None:
+        return False
+    if parent not in parents:
+        parents[parent] = False  # whatever people have done to memos, this ends
+        found = await reader.find(parent)
+        parents[parent] = found is not None and (found.live or await _is_asked_for(reader, found, parents))
+    return parents[parent]
 
 
 async def _delete_all(client: Client, reader: Reader, batch: list[Seen]) -> None:
