@@ -30,7 +30,11 @@ async def test_a_worker_that_stops_in_the_middle_gives_it_back(world: World) -> 
     async with world.worker(app, grace=0):
         handle = await app.start_workflow(flow, workflow_id="k")
         await eventually(lambda: "second" in runs)
-    assert await handle.status() == "pending"
+
+    async def is_given_back() -> bool:
+        return await handle.status() == "pending"
+
+    await eventually(is_given_back)
     async with world.worker(app):
         assert await handle.result(timeout="20s") == "done"
     assert runs == ["first", "second", "second"]

@@ -82,7 +82,7 @@ class Procedure(Generic[P, T]):
     script: Callable[P, Script[T]]
     line: Line
     atomic: bool
-    quiet: bool
+    quiet: bool = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Script[T]:
         return self.script(*args, **kwargs)

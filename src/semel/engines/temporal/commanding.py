@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -43,6 +44,8 @@ CLOSED: Final = "semel.close"
 """The memo field of a child that says how it goes when its parent ends."""
 STAYS: Final = (Status.COMPLETED.value, "started", "refused")
 """Answers that stay true when a workflow goes back: what failed is tried again."""
+AT_ONCE: Final = timedelta(milliseconds=1)
+"""A step that its worker has interrupted waits in history for another one, with those before it recorded."""
 PATIENT: Final = RetryPolicy()
 """For what may be asked again and again: a question, or a start under an id of its own."""
 
@@ -261,7 +264,7 @@ class Commands:
         return made_of(
             await workflow.execute_local_activity(
                 STEP, wrap(msgspec.json.encode(place)), result_type=RawValue, start_to_close_timeout=FOR_EVER,
-                retry_policy=PATIENT,
+                retry_policy=PATIENT, local_retry_threshold=AT_ONCE,
             )
         )  # fmt: skip
 

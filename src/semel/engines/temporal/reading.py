@@ -14,6 +14,7 @@ from temporalio.api.enums.v1 import (
     EventType,
     HistoryEventFilterType,
     PendingActivityState,
+    PendingWorkflowTaskState,
     WorkflowExecutionStatus,
 )
 from temporalio.api.history.v1 import HistoryEvent
@@ -209,13 +210,15 @@ class Reader(Histories):
             return Status.RUNNING
         task = details.HasField("pending_workflow_task")
         if seen.card.kind == "task":
-            started = [PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
-                       PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED]  # fmt: skip
-            return Status.RUNNING if any(a.state in started for a in details.pending_activities) else Status.PENDING
+            waits = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
+            return Status.RUNNING if any(a.state != waits for a in details.pending_activities) else Status.PENDING
         later = seen.card.due is not None and not seen.card.foreign and BEGUN not in seen.memo
         if later or seen.info.history_length <= (3 if task else 1):  # its delay is not over, or nobody has taken it
             return Status.PENDING
-        return Status.RUNNING if task and details.pending_workflow_task.attempt <= 1 else Status.WAITING
+        if not task or details.pending_workflow_task.attempt > 1:
+            return Status.WAITING
+        waits_too = PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
+        return Status.PENDING if details.pending_workflow_task.state == waits_too else Status.RUNNING
 
     async def _stuck(self, seen: Seen) -> ErrorInfo | None:
         """Why its code cannot go on, if it cannot."""
