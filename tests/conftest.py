@@ -107,5 +107,8 @@ def postgres_world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Fast ones first, so that a broken build says so early."""
+    """Fast ones first, so that a broken build says so early. What needs a cluster is slow."""
+    for item in items:
+        if not {"temporal_server", "cluster"}.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
