@@ -29,7 +29,7 @@ demo: $(BASE) ## See Semel work, in under a minute
 test: $(DEV) ## Run the fast tests, then the slow ones
 	@fast=passed; slow=passed; \
 	echo "== fast tests"; $(BIN)/pytest -q -n 3 -m "$(FAST)" || fast=FAILED; \
-	echo "== slow tests"; $(BIN)/pytest -q -n 2 -m "$(SLOW)" --durations=10 || slow=FAILED; \
+	echo "== slow tests"; $(BIN)/pytest -q -n 3 -m "$(SLOW)" --durations=10 || slow=FAILED; \
 	printf '\n  fast tests  %s\n  slow tests  %s\n' $$fast $$slow; \
 	test $$fast$$slow = passedpassed
 
