@@ -1,6 +1,7 @@
 """A workflow that continues as new keeps its id, its signals and the keys it has seen; its journal begins anew."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -28,8 +29,10 @@ async def test_no_signal_is_lost_and_none_counts_twice(world: World, cached: int
 
         async def send(first: int) -> None:
             for n in range(first, 250, 5):
-                for _ in range(1 + (n % 3 == 0)):
-                    await handle.signal("add", n, dedup_key=f"n{n}")
+                await handle.signal("add", n, dedup_key=f"n{n}")
+                if n % 3 == 0:
+                    with contextlib.suppress(semel.WorkflowEnded):  # the last ones may come when all is done
+                        await handle.signal("add", n, dedup_key=f"n{n}")
 
         await asyncio.gather(*(send(first) for first in range(5)))
         assert await handle.result(timeout="20s") == (sum(range(250)), 7)

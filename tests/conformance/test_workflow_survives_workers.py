@@ -204,6 +204,7 @@ async def test_a_failed_one_can_be_run_again(world: World) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.journal("takes minutes on a cluster: see docs/reference/engines.md")
 async def test_ten_thousand_steps(world: World, caplog: pytest.LogCaptureFixture) -> None:
     app, runs = world.app(), []
 

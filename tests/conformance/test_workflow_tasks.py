@@ -39,6 +39,7 @@ async def test_it_runs_on_its_own_queue_and_knows_its_parent(world: World) -> No
     assert f"Workflow {handle.id} asked for it." in str(await app.explain("t"))
 
 
+@pytest.mark.needs("limits")
 async def test_it_runs_under_the_rate_limit_of_its_queue(world: World) -> None:
     app, runs = world.app(), []
     app.configure_queue("slow", rate_limit="2/hour")

@@ -22,6 +22,7 @@ from typing import Any, Final, NoReturn, cast
 from semel.errors import Forbidden
 
 log = logging.getLogger("semel.workflow")
+MOST_CLOSINGS: Final = 1000
 MOST_CALLBACKS: Final = 1_000_000
 """In one go, without waiting for anything: more than this is an endless loop."""
 UNGUARDED: Final = contextlib.nullcontext()
@@ -189,8 +190,7 @@ class FlowLoop:
                 task = self._tasks.pop()()
                 if task is not None and not task.done():
                     cast(Any, task)._log_destroy_pending = False
-                    with contextlib.suppress(BaseException):
-                        task.get_coro().close()
+                    _close(task.get_coro())
         self._ready.clear()
 
     def _next(self) -> int:
@@ -232,6 +232,18 @@ class FlowLoop:
     ) -> NoReturn:
         """Refused: no other thread may reach in."""
         raise _forbidden("call_soon_threadsafe()")
+
+
+def _close(code: Any) -> None:
+    """Close a coroutine for good: what it awaits while it cleans up is closed too, or Python complains of it later."""
+    for _ in range(MOST_CLOSINGS):
+        try:
+            code.close()
+            break
+        except RuntimeError:
+            continue
+        except BaseException:
+            break
 
 
 def _forbidden(what: str) -> Forbidden:

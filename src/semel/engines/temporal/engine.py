@@ -149,9 +149,9 @@ class TemporalEngine:
         terms = request.terms
         if terms.retention > self.kept and not terms.foreign:
             raise too_short(self.namespace, self.kept, terms.retention, f"{terms.kind} {terms.name!r}")
-        if request.key is None or terms.kind == "entity" or terms.foreign or terms.window <= self.kept:
+        if request.key is None or terms.kind == "entity" or terms.window <= self.kept:
             return await self._starter.start(request, parent)
-        if not self.records.there:
+        if terms.foreign or not self.records.there:  # nobody writes a ledger for what others run
             raise too_short(self.namespace, self.kept, terms.window, f"{terms.kind} {terms.name!r}")
         prior = await self.records.prior(terms.kind, request.key)
         if prior is None:
