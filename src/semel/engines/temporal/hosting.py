@@ -51,10 +51,29 @@ FIRST: Final = 1
 """The version that leaves no marker, since most workflows have no other."""
 
 
+_held: Final[set[Instance]] = set()
+"""What lives here: left to the garbage collector, people's clean-up code would run at any time, and half of it."""
+
+
+def let_go(settings: Settings) -> None:
+    """A worker has stopped: what it still holds goes on elsewhere."""
+    for one in [one for one in list(_held) if one.settings.worker is settings.worker]:
+        one.close()
+
+
 class Patching(Instance):
     """An instance whose patches are Temporal's, since it is Temporal that replays."""
 
     outer: asyncio.AbstractEventLoop
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _held.add(self)
+
+    def close(self) -> None:
+        """See Instance."""
+        _held.discard(self)
+        super().close()
 
     def patched(self, name: str) -> bool:
         """See Instance."""

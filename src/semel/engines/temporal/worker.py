@@ -16,6 +16,7 @@ from temporalio.worker import Worker
 
 from semel.define.context import Running
 from semel.define.registry import Registry
+from semel.engines.temporal.hosting import let_go
 from semel.engines.temporal.polling import Pollers
 from semel.engines.temporal.presence import BEATS, Presence
 from semel.engines.temporal.running import Runner
@@ -145,6 +146,7 @@ class TemporalWorker:
         await asyncio.gather(*(loop for one in pollers for loop in one.loops), return_exceptions=True)
         await self._waker.close()
         self._runner.close()
+        let_go(self._settings)
         self._loops, self._polled = [], {}
         try:
             await self._presence.tell(ends=True)
