@@ -21,12 +21,13 @@ def run(cluster: TemporalWorld, folder: Path, *command: str) -> str:
     env |= {"SEMEL_URL": cluster.url, "SEMEL_RECORDS": cluster.records}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", *command], cwd=folder, env=env, capture_output=True, text=True, timeout=110, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", SAYS)
 def test_an_example_shows_itself(cluster: TemporalWorld, name: str, tmp_path: Path) -> None:
     run(cluster, tmp_path, "semel", "migrate")
