@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from temporalio import workflow
@@ -33,8 +34,10 @@ class Clock:
     async def until(self, due: int) -> None:
         """Wait for a time."""
         while (left := due - self.now()) > 0:
-            moves = self.moves
             try:
-                await workflow.wait_condition(lambda seen=moves: self.moves != seen, timeout=left / 1e6)  # type: ignore[misc]
+                await workflow.wait_condition(self._moved_since(self.moves), timeout=left / 1e6)
             except TimeoutError:
                 return
+
+    def _moved_since(self, seen: int) -> Callable[[], bool]:
+        return lambda: self.moves != seen

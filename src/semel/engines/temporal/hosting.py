@@ -8,6 +8,7 @@ signals, cancellation and entities mean the same everywhere.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from asyncio import events
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -91,7 +92,7 @@ class Patching(Instance):
         return self._patches[name]
 
 
-class FlowHost:
+class FlowHost(ABC):
     """One run of one flow."""
 
     journal: Journal | None = None
@@ -156,9 +157,9 @@ class FlowHost:
             card.parent, seed or id_,
         )  # fmt: skip
 
+    @abstractmethod
     async def _instance(self, input: bytes, carried: bytes | None) -> Instance:
         """What runs the code, with its commands."""
-        raise NotImplementedError
 
     async def _serve(self, instance: Instance) -> Ended:
         while True:
@@ -225,9 +226,9 @@ class FlowHost:
     async def _rest(self, instance: Instance, turn: Turn) -> None:
         await self._through(workflow.wait_condition(lambda: self._waits))
 
+    @abstractmethod
     async def _again(self, instance: Instance, taken: Snapshot) -> Instance:
         """What goes on from here, if it is not a new run of Temporal's."""
-        raise NotImplementedError
 
     async def _note(self, instance: Instance, turn: Turn) -> bytes | None:
         """Write down what a turn did. A row that goes along with its only step is given back."""
