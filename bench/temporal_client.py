@@ -19,6 +19,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.worker import Worker
 
 import semel
+from bench import temporal_sdk as sdk
 from bench.measure import Arguments, Stopwatch, arguments, callers, clock, emit_median
 from semel.engines.temporal.connecting import connect, parse
 
@@ -55,7 +56,7 @@ class Pair:
         """Starts per second, nobody there to run them."""
 
         async def start(i: int) -> None:
-            await self.start(who, f"{prefix}-{i}", flows.nothing, flows.SdkNothing.run, queue=NOBODYS)
+            await self.start(who, f"{prefix}-{i}", flows.nothing, sdk.Nothing.run, queue=NOBODYS)
 
         return await callers(count, CALLERS, start)
 
@@ -79,18 +80,18 @@ class Pair:
             if who == "Semel":
                 await (await self.app.enqueue(flows.noop, task_id=f"{prefix}-{i}")).result()
             else:
-                await self.client.execute_workflow(flows.SdkTask.run, id=f"{prefix}-{i}", task_queue=QUEUE)
+                await self.client.execute_workflow(sdk.Task.run, id=f"{prefix}-{i}", task_queue=QUEUE)
             spent.append(clock() - began)
         return sorted(spent)[len(spent) // 2] * 1000
 
 
 @asynccontextmanager
 async def workers(it: Pair) -> AsyncIterator[None]:
-    sdk = Worker(
-        it.client, task_queue=QUEUE, workflows=[flows.SdkTask, flows.SdkActivities, flows.SdkLocal],
-        activities=[flows.sdk_add],
+    bare = Worker(
+        it.client, task_queue=QUEUE, workflows=[sdk.Task, sdk.Activities, sdk.Local],
+        activities=[sdk.add],
     )  # fmt: skip
-    async with sdk, it.app.worker():
+    async with bare, it.app.worker():
         yield
 
 
@@ -110,8 +111,8 @@ async def cluster(args: Arguments) -> None:
         it = Pair(app, await connect(parse(args.url, app.settings.temporal)))
         async with workers(it):
             for work, ours, theirs in (
-                ("T tasks", flows.by_tasks, flows.SdkActivities.run),
-                ("T steps", flows.by_steps, flows.SdkLocal.run),
+                ("T tasks", flows.by_tasks, sdk.Activities.run),
+                ("T steps", flows.by_steps, sdk.Local.run),
             ):
                 await by_turns(work, "steps/s", functools.partial(it.steps, ours, theirs))
             await by_turns("T latency", "ms", lambda who, key: it.latency(who, key, args.samples))

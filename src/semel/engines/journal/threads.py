@@ -24,12 +24,13 @@ class Threads:
         self._results: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
         self._told = False
         self._threads = 0
-        self._idle = 0
+        self._open = 0  # jobs whose results have not been delivered; only the loop counts, so that it is never wrong
 
     def run(self, context: Context, call: Callable[[], Any]) -> asyncio.Future[Any]:
         """Run a function in a thread, in its own context."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        if self._idle < self._jobs.qsize() + 1 and self._threads < self._most:
+        self._open += 1
+        if self._threads < min(self._open, self._most):
             self._threads += 1
             threading.Thread(target=self._work, name=f"semel-task-{self._threads}", daemon=True).start()
         self._jobs.put((context, call, future))
@@ -37,9 +38,7 @@ class Threads:
 
     def _work(self) -> None:
         while True:
-            self._idle += 1
             job = self._jobs.get()
-            self._idle -= 1
             if job is None:
                 return
             context, call, future = job
@@ -59,6 +58,7 @@ class Threads:
         self._told = False
         while self._results:
             future, value, failure = self._results.popleft()
+            self._open -= 1
             if future.done():
                 continue
             if failure is None:
