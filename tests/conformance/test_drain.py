@@ -1,6 +1,7 @@
 """A worker that stops takes nothing new, lets running tasks finish, and gives the rest back."""
 
 import asyncio
+import contextlib
 import threading
 
 import semel
@@ -86,6 +87,31 @@ async def test_a_sync_task_that_does_not_stop_is_given_back_and_its_late_result_
     handle = await one.enqueue(work)
     async with world.worker(one, grace="20ms"):
         await eventually(started.is_set)
+    async with world.worker(two):
+        assert await handle.result(timeout="20s") == "in time"
+    goes_on.set()
+    assert await handle.result(timeout="20s") == "in time"
+
+
+async def test_a_task_that_does_not_heed_it_is_given_back_all_the_same(world: World) -> None:
+    one, two, seen, goes_on = world.app(), world.app(), [], asyncio.Event()
+    started = asyncio.Event()
+    for app in (one, two):
+
+        @app.task(retry=1)
+        async def work() -> str:
+            seen.append(1)
+            if len(seen) > 1:
+                return "in time"
+            started.set()
+            while not goes_on.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await goes_on.wait()
+            return "late"
+
+    handle = await one.enqueue(work)
+    async with world.worker(one, grace="20ms"):
+        await started.wait()
     async with world.worker(two):
         assert await handle.result(timeout="20s") == "in time"
     goes_on.set()

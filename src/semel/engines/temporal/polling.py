@@ -32,18 +32,54 @@ STICKY: Final = timedelta(seconds=2)
 """For so long at most a workflow waits for the worker that has it in memory, which may be dead; Temporal waits for ten
 seconds. Its tasks wait with it, since the workflow says that they are to be run again."""
 
+PATIENT: Final = timedelta(days=1)
+"""The SDK is to interrupt nothing when it stops: who stops it does. Else both do at once, and where warnings are errors
+its worker breaks off in the middle and never ends."""
+
 LEAST_CACHED: Final = 2
 """A workflow must stay in memory while one of its steps runs, and one whose step runs takes a place among the workflow
 tasks that are under way: there are as many places for all three."""
+
+
+class Poller:
+    """One worker of the SDK, and the task that it lives in."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._life = asyncio.create_task(self._poll())
+
+    @property
+    def lives(self) -> bool:
+        """Does it poll?"""
+        return not self._life.done()
+
+    async def _poll(self) -> None:
+        try:
+            await self._worker.run()
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            log.exception("a worker of queue %r has ended", self._worker.task_queue)
+
+    async def stop(self) -> None:
+        """Ask for nothing more, and wait for what runs."""
+        asked = asyncio.create_task(self._worker.shutdown())
+        await asyncio.wait([self._life])
+        asked.cancel()
+
+    def leave(self) -> None:
+        """Wait no longer. What it holds is given to others when the cluster has not heard of it for a while."""
+        if self.lives:
+            log.warning("a worker of queue %r does not end and is left behind", self._worker.task_queue)
+            self._life.cancel()
 
 
 class Pollers:
     """The two workers of one queue."""
 
     def __init__(self, tasks: Worker, flows: Worker) -> None:
-        self.tasks = tasks
-        self.flows = flows
-        self.loops = [asyncio.create_task(_poll(one)) for one in (tasks, flows)]
+        self.tasks = Poller(tasks)
+        self.flows = Poller(flows)
 
     @classmethod
     def factory(
@@ -65,7 +101,7 @@ class Pollers:
         def make(queue: str) -> Pollers:
             tasks = Worker(
                 client, task_queue=queue, activities=[*activities, *service.activities], identity=name,
-                max_concurrent_activities=own.concurrency, graceful_shutdown_timeout=own.grace,
+                max_concurrent_activities=own.concurrency, graceful_shutdown_timeout=PATIENT,
                 max_heartbeat_throttle_interval=THROTTLE, default_heartbeat_throttle_interval=THROTTLE,
                 deployment_config=build,
             )  # fmt: skip
@@ -73,19 +109,9 @@ class Pollers:
                 client, task_queue=queue, activities=service.local, no_remote_activities=True, workflows=classes,
                 workflow_runner=sandbox, unsandboxed_workflow_runner=UnsandboxedWorkflowRunner(), identity=name,
                 max_cached_workflows=cached, max_concurrent_workflow_tasks=cached,
-                max_concurrent_local_activities=cached, graceful_shutdown_timeout=own.grace,
+                max_concurrent_local_activities=cached, graceful_shutdown_timeout=PATIENT,
                 sticky_queue_schedule_to_start_timeout=min(STICKY, own.lease), deployment_config=build,
             )  # fmt: skip
             return cls(tasks, flows)
 
         return make
-
-
-async def _poll(worker: Worker) -> None:
-    try:
-        await worker.run()
-    except asyncio.CancelledError:
-        raise
-    except BaseException:
-        log.exception("a worker of queue %r has ended", worker.task_queue)
-        raise

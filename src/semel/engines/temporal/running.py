@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -32,7 +31,31 @@ BEAT: Final = 1.0
 """Seconds between two heartbeats at most: with them comes the news that someone wants a task cancelled."""
 
 MOMENT: Final = 2.0
+LAST_WORDS: Final = 1.0
+"""Seconds that a task has for its clean-up once it is interrupted; then it is given back all the same."""
 MOST_REMEMBERED: Final = 1000
+
+
+class Interruptible:
+    """Activities of one worker that are broken off when it stops. Temporal has them tried again elsewhere."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __enter__(self) -> None:
+        if self.over:
+            raise asyncio.CancelledError
+        self._tasks.add(_this_task())
+
+    def __exit__(self, *_: object) -> None:
+        self._tasks.discard(_this_task())
+
+    def interrupt(self) -> None:
+        """Break off what runs, and whatever still begins."""
+        self.over = True
+        for task in self._tasks:
+            task.cancel()
 
 
 class Runner:
@@ -44,7 +67,11 @@ class Runner:
         self._settings = settings
         self._threads: Threads | None = None
         self._inner: dict[bytes, asyncio.Task[Ending]] = {}
-        self._steps: set[asyncio.Task[Any]] = set()
+        self._outer: dict[bytes, asyncio.Task[Any]] = {}
+        self.errands = Interruptible()
+        """What it does for workflows besides."""
+        self.steps = Interruptible()
+        """The steps of workflows, in the process that holds them."""
         self._ended: deque[tuple[float, str, str]] = deque(maxlen=MOST_REMEMBERED)
 
     def activity(self, task: Task[..., Any]) -> Callable[..., Awaitable[RawValue]]:
@@ -56,6 +83,8 @@ class Runner:
         return activity.defn(name=task.name)(perform)
 
     async def _perform(self, task: Task[..., Any], input: bytes, slip: Slip) -> RawValue:
+        if self.errands.over:
+            raise _given_back()
         info = activity.info()
         running = Running(
             slip.id, slip.key, task.name, "task", self._namespace, info.task_queue, slip.attempt, slip.max_attempts,
@@ -68,14 +97,15 @@ class Runner:
         self.busy[info.task_token] = running
         inner = asyncio.create_task(attempt(task, claim, running, self.threads, self._settings.max_payload))
         self._inner[info.task_token] = inner
+        self._outer[info.task_token] = _this_task()
         heart = asyncio.create_task(_beat(running, self._settings.worker.lease))
         try:
             ending = await _until_end(task, running, inner)
         except Interrupted:
-            raise _error(Verdict(retry_in=0.0, counts=False), "the worker stopped") from None
+            raise _given_back() from None
         finally:
             heart.cancel()
-            del self.busy[info.task_token], self._inner[info.task_token]
+            del self.busy[info.task_token], self._inner[info.task_token], self._outer[info.task_token]
             self._ended.append((time.monotonic(), info.workflow_id or "", info.workflow_run_id or ""))
         return _told(ending)
 
@@ -91,31 +121,29 @@ class Runner:
         return self._threads
 
     def interrupt_tasks(self) -> None:
-        """Give back the tasks that still run."""
+        """Give back the tasks that still run, and what is done for workflows."""
+        self.errands.interrupt()
         for token, running in self.busy.items():
             running.stopping = True
             self._inner[token].cancel()
+        asyncio.get_running_loop().call_later(LAST_WORDS, self._leave, list(self.busy))
 
-    def interrupt_steps(self) -> None:
-        """Give back the steps of workflows. Only while nobody here takes workflows any more: else they begin again."""
-        for step in self._steps:
-            step.cancel()  # raised, and not given as its result: Temporal has it tried again elsewhere
-
-    @contextlib.contextmanager
-    def interruptible(self) -> Iterator[None]:
-        """Around a step: it is interrupted with the tasks."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._steps.add(task)
-        try:
-            yield
-        finally:
-            self._steps.discard(task)
+    def _leave(self, tokens: Sequence[bytes]) -> None:
+        """Wait no longer for those that do not heed it."""
+        for token in tokens:
+            if token in self._outer:
+                self._outer[token].cancel()
 
     def close(self) -> None:
         """Let idle threads go."""
         if self._threads is not None:
             self._threads.close()
+
+
+def _this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 async def _until_end(task: Task[..., Any], running: Running, inner: asyncio.Task[Ending]) -> Ending:
@@ -133,10 +161,10 @@ async def _until_end(task: Task[..., Any], running: Running, inner: asyncio.Task
                 if task.is_async:  # a thread cannot be stopped: a sync task looks at `cancelled` itself
                     inner.cancel()
             else:
-                running.stopping = True
-                inner.cancel()
-                with contextlib.suppress(BaseException):
-                    await inner
+                if not running.stopping:
+                    running.stopping = True
+                    inner.cancel()
+                    await asyncio.wait([inner], timeout=LAST_WORDS)
                 raise Interrupted from None
 
 
@@ -144,6 +172,10 @@ async def _beat(running: Running, lease: timedelta) -> None:
     while True:
         activity.heartbeat(running.progress)
         await asyncio.sleep(min(BEAT, lease.total_seconds() / 3))
+
+
+def _given_back() -> ApplicationError:
+    return _error(Verdict(retry_in=0.0, counts=False), "the worker stopped")
 
 
 def _told(ending: Ending) -> RawValue:

@@ -24,7 +24,7 @@ from semel.engines.temporal import inheriting, steps
 from semel.engines.temporal.bridge import CLOSE, FORK, INHERIT, OUTCOME, START, STEP, Ask, Heirloom, Made, Told
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.reserving import RESERVE, SETTLE, Ending, Taking, held_by
-from semel.engines.temporal.running import Runner
+from semel.engines.temporal.running import Interruptible, Runner
 from semel.errors import ConfigError, InputError
 from semel.flow.commands import Command, Kind
 from semel.flow.entries import raw
@@ -47,29 +47,16 @@ class Service:
     @property
     def activities(self) -> list[Callable[..., Any]]:
         """For whichever worker."""
-        return [
-            activity.defn(name=START)(self._bound(self.start)),
-            activity.defn(name=OUTCOME)(self._bound(self.outcome)),
-            activity.defn(name=CLOSE)(self._bound(self.close)),
-            activity.defn(name=FORK)(self._bound(self.fork)),
-            activity.defn(name=RESERVE)(self._bound(self.reserve)),
-            activity.defn(name=SETTLE)(self._bound(self.settle)),
-            activity.defn(name=INHERIT)(self._bound(self.inherit)),
-        ]
+        errands = {
+            START: self.start, OUTCOME: self.outcome, CLOSE: self.close, FORK: self.fork, RESERVE: self.reserve,
+            SETTLE: self.settle, INHERIT: self.inherit,
+        }  # fmt: skip
+        return [_activity(name, method, self._runner.errands) for name, method in errands.items()]
 
     @property
     def local(self) -> list[Callable[..., Any]]:
         """For the process that holds the workflow."""
-        return [
-            activity.defn(name=STEP)(self._bound(self.step)),
-        ]
-
-    def _bound(self, method: Callable[[bytes], Any]) -> Callable[..., Any]:
-        async def call(ask: RawValue) -> RawValue:
-            found: RawValue = await method(unwrap(ask) or b"{}")
-            return found
-
-        return call
+        return [_activity(STEP, self.step, self._runner.steps)]
 
     async def start(self, data: bytes) -> RawValue:
         """Ask for an execution under a key that is taken."""
@@ -141,8 +128,7 @@ class Service:
         command, who = _left(place)
         do = self._step if command.kind is Kind.STEP else self._transaction
         try:
-            with self._runner.interruptible():
-                output = await do(command, who)
+            output = await do(command, who)
             made = Made(place.number, steps.ended(place.room), output=raw(output), row=place.row)
         except _Failed as failed:
             made = Made(
@@ -185,6 +171,15 @@ class Service:
             return await call()
         value = await self._runner.threads().run(copy_context(), call)
         return await value if inspect.isawaitable(value) else value
+
+
+def _activity(name: str, method: Callable[[bytes], Any], among: Interruptible) -> Callable[..., Any]:
+    async def call(ask: RawValue) -> RawValue:
+        with among:
+            found: RawValue = await method(unwrap(ask) or b"{}")
+            return found
+
+    return activity.defn(name=name)(call)
 
 
 class _Failed(Exception):

@@ -12,12 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from temporalio.worker import Worker
-
 from semel.define.context import Running
 from semel.define.registry import Registry
 from semel.engines.temporal.hosting import let_go
-from semel.engines.temporal.polling import Pollers
+from semel.engines.temporal.polling import Poller, Pollers
 from semel.engines.temporal.presence import BEATS, Presence
 from semel.engines.temporal.running import Runner
 from semel.engines.temporal.waking import Waker
@@ -31,6 +29,8 @@ log = logging.getLogger("semel.worker")
 LOOK_EVERY: Final = 1.0
 """Seconds between two looks for queues that nobody has named."""
 SETTLE_WITHIN: Final = 5.0
+STOP_WITHIN: Final = 10.0
+"""Seconds in which the SDK's workers have to end once everything they run has been interrupted."""
 NAMES_AT_ONCE: Final = 100
 
 
@@ -56,8 +56,9 @@ class TemporalWorker:
     @property
     def healthy(self) -> bool:
         """Do all of its pollers run?"""
-        loops = [*self._loops, *(loop for one in self._polled.values() for loop in one.loops)]
-        return bool(loops) and all(not loop.done() for loop in loops)
+        lives = [not loop.done() for loop in self._loops]
+        lives += [poller.lives for one in self._polled.values() for poller in (one.tasks, one.flows)]
+        return bool(lives) and all(lives)
 
     @property
     def busy(self) -> Sequence[Running]:
@@ -142,8 +143,7 @@ class TemporalWorker:
         end = time.monotonic() + (self._settings.worker.grace if grace is None else grace).total_seconds()
         await self._end([one.tasks for one in pollers], end, self._runner.interrupt_tasks)
         await self._settle()
-        await self._end([one.flows for one in pollers], end, self._runner.interrupt_steps)
-        await asyncio.gather(*(loop for one in pollers for loop in one.loops), return_exceptions=True)
+        await self._end([one.flows for one in pollers], end, self._runner.steps.interrupt)
         await self._waker.close()
         self._runner.close()
         let_go(self._settings)
@@ -153,15 +153,18 @@ class TemporalWorker:
         except EngineError as error:
             log.warning("%s stops, and the cluster does not hear of it: %s", self.name, error)
 
-    async def _end(self, workers: Sequence[Worker], at: float, interrupt: Callable[[], None]) -> None:
+    async def _end(self, pollers: Sequence[Poller], at: float, interrupt: Callable[[], None]) -> None:
         """Stop them; what still runs at a time, or when asked to hurry, is interrupted."""
-        stopping: asyncio.Future[Any] = asyncio.gather(*(one.shutdown() for one in workers), return_exceptions=True)
+        stopping: asyncio.Future[Any] = asyncio.gather(*(one.stop() for one in pollers), return_exceptions=True)
         hurry: asyncio.Future[Any] = asyncio.create_task(self._hurry.wait())
         timeout = max(0.0, at - time.monotonic())
         await asyncio.wait([stopping, hurry], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
         if not stopping.done():
             interrupt()
+            await asyncio.wait([stopping], timeout=STOP_WITHIN)
+        for one in pollers:
+            one.leave()
         await stopping
 
     async def _settle(self) -> None:
