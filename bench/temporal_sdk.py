@@ -1,5 +1,5 @@
-"""The work of `temporal_flows.py` for the bare SDK. A module of its own, which loads nothing that the SDK does not need:
-its sandbox loads it again for every workflow."""
+"""The work of `temporal_flows.py` for the bare SDK. A module of its own, which loads nothing that the SDK does not
+need: its sandbox loads it again for every workflow."""
 
 from datetime import timedelta
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import itertools
 import sys
-import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from semel.define.entity import Entity
 from semel.define.registry import Definition, Registry
@@ -79,22 +76,6 @@ def importable(registry: Registry, one: Definition) -> bool:
     if module is None or "<locals>" in code.__qualname__ or code.__module__ == "__main__":
         return False
     return any(getattr(value, "tasks", None) is registry for value in vars(module).values())
-
-
-def runner(registry: Registry) -> SandboxedWorkflowRunner:
-    """The sandbox: people's own modules are loaded afresh for each workflow, what is installed is not.
-
-    Libraries do at import what a workflow must not do, and there is nothing to gain from loading them twice.
-    """
-    own = {home(one).__module__.partition(".")[0] for one in registry}
-    folders = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
-    passed = {"semel"}
-    for name, module in list(sys.modules.items()):
-        top = name.partition(".")[0]
-        file = getattr(module, "__file__", None)
-        if top not in own and top == name and file and not folders.isdisjoint(Path(file).resolve().parents):
-            passed.add(top)
-    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*sorted(passed)))
 
 
 def _registry_in(module: Any, recipe: _Recipe) -> Registry:

@@ -17,8 +17,9 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from semel.define.registry import Registry
 from semel.define.task import Task
-from semel.engines.temporal.classes import class_of, runner
+from semel.engines.temporal.classes import class_of
 from semel.engines.temporal.running import Runner
+from semel.engines.temporal.sandboxing import runner
 from semel.engines.temporal.serving import Service
 from semel.engines.temporal.versioning import versioned
 from semel.settings import Settings
@@ -95,7 +96,7 @@ class Pollers:
         service = Service(engine, performer)
         activities: list[Any] = [performer.activity(one) for one in registry if isinstance(one, Task)]
         classes = [class_of(registry, one, settings) for one in registry]
-        sandbox, own, build = runner(registry), settings.worker, versioned(settings)
+        sandbox, own, build = runner(registry, client.data_converter), settings.worker, versioned(settings)
         cached = max(LEAST_CACHED, own.cached_workflows)
 
         def make(queue: str) -> Pollers:

@@ -7,17 +7,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from temporalio.client import Client, WorkflowHistory
+from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 
 from semel.define.registry import Registry
 from semel.define.workflow import Workflow
 from semel.engine.protocol import Replayed
-from semel.engines.temporal.classes import class_of, runner
+from semel.engines.temporal.classes import class_of
 from semel.engines.temporal.deeds import Deed, Witness, recorded
 from semel.engines.temporal.hosting import FlowHost
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import uncover
 from semel.engines.temporal.reading import Reader, Seen
+from semel.engines.temporal.sandboxing import runner
 from semel.settings import Settings
 
 SHOWN = 120
@@ -50,8 +52,9 @@ async def replay(history: WorkflowHistory, registry: Registry, settings: Setting
     id_ = execution_id(begun.first_execution_run_id, history.workflow_id)
     witness = Witness()
     replayer = Replayer(
-        workflows=[class_of(registry, registry[name], settings)], workflow_runner=runner(registry),
-        namespace=namespace, interceptors=[witness.interceptor()],
+        workflows=[class_of(registry, registry[name], settings)],
+        workflow_runner=runner(registry, DataConverter.default), namespace=namespace,
+        interceptors=[witness.interceptor()],
     )  # fmt: skip
     failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
     return Again(_told(Replayed(id_, name, history.workflow_id), history, witness, failure), witness.host)

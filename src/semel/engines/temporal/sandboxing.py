@@ -1,0 +1,82 @@
+"""Temporal's sandbox, for workflows that people have defined with Semel."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.converter import DataConverter, StorageDriverStoreContext, WorkflowSerializationContext
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.workflow import Info
+
+from semel.define.registry import Registry
+from semel.engines.temporal.classes import home
+
+
+def runner(registry: Registry, converter: DataConverter) -> SandboxedWorkflowRunner:
+    """The sandbox: people's own modules are loaded afresh for each workflow, what is installed is not.
+
+    Libraries do at import what a workflow must not do, and there is nothing to gain from loading them twice.
+    """
+    own = {home(one).__module__.partition(".")[0] for one in registry}
+    folders = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    passed = {"semel"}
+    for name, module in list(sys.modules.items()):
+        top = name.partition(".")[0]
+        file = getattr(module, "__file__", None)
+        if top not in own and top == name and file and not folders.isdisjoint(Path(file).resolve().parents):
+            passed.add(top)
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*sorted(passed))
+    return (SandboxedWorkflowRunner if _minds_context(converter) else Sandbox)(restrictions=restrictions)
+
+
+def _minds_context(converter: DataConverter) -> bool:
+    """Does it want to know whose payload it converts?"""
+    someones = WorkflowSerializationContext(namespace="", workflow_id="")
+    return converter.external_storage is not None or converter.with_context(someones) is not converter
+
+
+@dataclass(frozen=True)
+class Sandbox(SandboxedWorkflowRunner):
+    """The same for a converter that treats all payloads alike.
+
+    Temporal asks the sandbox whose payload each is, three times for each that goes in or out, and entering the sandbox
+    takes longer than all the rest that it does with a payload.
+    """
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """See WorkflowRunner."""
+        return _Anyones(super().create_instance(det))
+
+
+class _Anyones(WorkflowInstance):
+    """One that does not say whose its payloads are."""
+
+    def __init__(self, inner: WorkflowInstance) -> None:
+        self._inner = inner
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        """See WorkflowInstance."""
+        return self._inner.activate(act)
+
+    def get_serialization_context(self, command_info: Any) -> None:
+        """See WorkflowInstance."""
+        return
+
+    def get_external_store_context(self, command_info: Any) -> StorageDriverStoreContext:
+        """See WorkflowInstance."""
+        return StorageDriverStoreContext(target=None)
+
+    def get_info(self) -> Info:
+        """See WorkflowInstance."""
+        return self._inner.get_info()
+
+    def get_thread_id(self) -> int | None:
+        """See WorkflowInstance."""
+        return self._inner.get_thread_id()
