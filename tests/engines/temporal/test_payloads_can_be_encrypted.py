@@ -33,7 +33,7 @@ def shop(cluster: TemporalWorld) -> tuple[semel.App, Any]:
     async def charge(text: str) -> str:
         semel.current().heartbeat(progress=text)
         if text.endswith("!"):
-            await asyncio.sleep(2.5)  # two heartbeats go out: the first one without the progress
+            await asyncio.sleep(2.5)  # heartbeats go out, with the progress
             raise ValueError(text)
         return text
 

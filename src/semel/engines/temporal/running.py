@@ -169,9 +169,10 @@ async def _until_end(task: Task[..., Any], running: Running, inner: asyncio.Task
 
 
 async def _beat(running: Running, lease: timedelta) -> None:
+    """A heartbeat now and then. A cluster counts from the start of a task, so that short ones need none."""
     while True:
-        activity.heartbeat(running.progress)
         await asyncio.sleep(min(BEAT, lease.total_seconds() / 3))
+        activity.heartbeat(running.progress)
 
 
 def _given_back() -> ApplicationError:
