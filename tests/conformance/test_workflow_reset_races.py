@@ -57,6 +57,6 @@ async def test_resets_at_any_moment_lose_nothing(world: World) -> None:
         return handle
 
     async with world.worker(here), world.worker(there):
-        for handle in await asyncio.gather(*(one(f"k{n}") for n in range(8))):
+        for handle in await asyncio.gather(*(one(f"k{n}") for n in range(5))):
             assert await handle.result(timeout="60s") == [at for at in range(ROUNDS) for _ in range(4)]
     assert await world.left() == 0

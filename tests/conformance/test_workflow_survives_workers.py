@@ -76,12 +76,12 @@ async def test_many_workers_that_come_and_go_lose_nothing(world: World) -> None:
         got = [await ctx.execute_task(work, n * 10 + i, task_id=f"{n}.{i}") for i in range(5)]
         return [*got, await ctx.step(lambda: -1)]
 
-    handles = [await app.start_workflow(flow, n, workflow_id=f"k{n}") for n in range(10)]
+    handles = [await app.start_workflow(flow, n, workflow_id=f"k{n}") for n in range(5)]
     results = asyncio.gather(*(handle.result(timeout="60s") for handle in handles))
     while not results.done():
         async with world.worker(app, grace=0, cached_workflows=3):
             await asyncio.sleep(world.a_moment)
-    assert await results == [[*(n * 10 + i for i in range(5)), -1] for n in range(10)]
+    assert await results == [[*(n * 10 + i for i in range(5)), -1] for n in range(5)]
 
 
 @pytest.mark.journal("takes the lease of a worker away")
@@ -215,8 +215,8 @@ async def test_ten_thousand_steps(world: World, caplog: pytest.LogCaptureFixture
     @app.workflow
     async def flow(ctx: semel.Context) -> int:
         total = 0
-        for n in range(10_000):
-            total += await ctx.step(step, n)
+        for n in range(0, 10_000, 10):
+            total += sum(await asyncio.gather(*(ctx.step(step, n + i) for i in range(10))))
             if n == 9_000:
                 await ctx.wait_signal("go")
         return total
@@ -227,7 +227,7 @@ async def test_ten_thousand_steps(world: World, caplog: pytest.LogCaptureFixture
     async with world.worker(app):
         await handle.signal("go")
         assert await handle.result(timeout="60s") == sum(range(10_000))
-    assert runs == list(range(10_000))
+    assert sorted(runs) == list(range(10_000))
     assert caplog.text.count("let it continue_as_new now and then") >= 1
 
 

@@ -17,7 +17,7 @@ from tests.faults.invariants import broken, remains
 from tests.faults.site import Site
 
 DAY = 86400.0
-MOST_STATEMENTS = 200
+MOST_STATEMENTS = 1_000
 
 
 async def act(say: Say, *, site: dict[str, Any], operation: str, at: int, mode: str) -> None:

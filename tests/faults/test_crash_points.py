@@ -30,19 +30,21 @@ REPRESENTATIVE = (
     "settle_completed",
     "settle_with_a_retry",
 )
+ENOUGH = 15.0
+"""Seconds that `make test` has for this on each database; `make proof` leaves nothing out."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_operation_killed_at_any_statement_loses_and_doubles_nothing(site: Site, fork_server: Forks) -> None:
-    tally = Tally()
+    tally, end = Tally(), time.monotonic() + ENOUGH
     for name in REPRESENTATIVE:
-        sweep(fork_server, site, name, [Mode.KILL], tally)
+        sweep(fork_server, site, name, [Mode.KILL], tally, lambda: 1 if time.monotonic() < end else 3)
     for name in ("life_of_a_worker", "life_of_a_worker_with_limits"):
-        sweep(fork_server, site, name, [Mode.ERROR], tally, lambda: 7)
+        sweep(fork_server, site, name, [Mode.ERROR], tally, lambda: 13 if time.monotonic() < end else 40)
     print(tally.report(f"crash points on {site.engine}, a part"))
     assert tally.wrong == []
-    assert tally.points.total() > 30
+    assert tally.points.total() > 20
 
 
 @pytest.mark.proof

@@ -23,7 +23,7 @@ from tests.faults.proofs import seconds
 from tests.faults.site import Site
 
 FLOWS = [name for name, operation in OPERATIONS.items() if operation.shop is FlowShop]
-ENOUGH = 25.0
+ENOUGH = 12.0
 """Seconds that `make test` has for this on each database."""
 
 
