@@ -1,7 +1,7 @@
 """Which messages are duplicates, and whose answers are kept."""
 
 from semel.contract.window import DedupWindow
-from semel.flow.seen import GRACE, PRIVATE, Seen
+from semel.flow.seen import GRACE, MOST_LATE, PRIVATE, Seen
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
@@ -52,6 +52,16 @@ def test_an_answer_outlasts_a_key_that_had_to_make_room() -> None:
     assert one.forget(GRACE - 1) == []
     assert one.forget(GRACE + 2) == [1, 2]
     assert one.push("a", GRACE + 3)
+
+
+def test_a_flood_leaves_no_more_answers_than_there_may_be() -> None:
+    one = seen(max_keys=5)
+    gone = []
+    for n in range(MOST_LATE + 100):
+        assert one.push(f"k{n}", n)
+        one.done(f"k{n}", n)
+        gone += one.forget(n)
+    assert gone == list(range(1, 96)), "all but those that are kept for their keys or for their askers"
 
 
 def test_what_overflowed_before_is_not_told_again() -> None:

@@ -15,6 +15,8 @@ QUESTIONS: Final = ("1h", 10_000)
 """How long, and how many, answers to such questions are kept: nobody but their asker can want them."""
 GRACE: Final = 60_000_000
 """Microseconds for which an answer stays readable, also when its key had to make room for others."""
+MOST_LATE: Final = 10_000
+"""How many such answers are kept, whoever sends how much."""
 
 
 class Seen:
@@ -54,7 +56,8 @@ class Seen:
             while rows:
                 key = next(iter(rows))
                 n, since = rows[key]
-                if key.removeprefix(PRIVATE) in shelf.window or now - since < GRACE:
+                late = len(rows) - len(shelf.window)
+                if key.removeprefix(PRIVATE) in shelf.window or (now - since < GRACE and late <= MOST_LATE):
                     break
                 del rows[key]
                 gone.append(n)
