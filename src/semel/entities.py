@@ -16,7 +16,7 @@ from semel.engine.protocol import Message, Outcome, Start, Terms
 from semel.errors import NotFound, ResultPending, SemelError, TaskFailed
 from semel.flow import snapshot
 from semel.flow.seen import PRIVATE
-from semel.settings import QueueSettings
+from semel.settings import QueueSettings, Settings
 
 if TYPE_CHECKING:
     from semel.app import App
@@ -34,6 +34,7 @@ class Ref(Generic[S]):
         self.id = check_key(id, "entity id")
         self.key = check_key(f"{entity.name}/{self.id}", "entity id")
         """The key it is found under: `app.find(ref.key, kind="entity")`."""
+        self._agreed: tuple[Settings, Terms] | None = None
 
     def __repr__(self) -> str:
         return f"<Ref {self.key}>"
@@ -100,12 +101,18 @@ class Ref(Generic[S]):
         handler = entity.handlers.get(name)
         if handler is None:
             raise NotFound(_no_such("handler", name, entity.handlers, entity.name))
-        settings = self._app.settings
-        payload = handler.shape.encode_input(handler.shape.bind(args, kwargs), settings.max_payload)
-        queue = settings.queues.get(entity.queue, QueueSettings())
-        retention = entity.retention or queue.retention or WORKFLOW_RETENTION
-        terms = Terms(entity.kind, entity.name, entity.queue, 0, Reuse.ALWAYS, CRASHES_BORNE, retention, retention)
-        return Message(Start(new_id(), self.key, b"{}", b"", terms), name, payload, key)
+        payload = handler.shape.encode_input(handler.shape.bind(args, kwargs), self._app.settings.max_payload)
+        return Message(Start(new_id(), self.key, b"{}", b"", self._terms()), name, payload, key)
+
+    def _terms(self) -> Terms:
+        """How it is made, should it be missing; the same object until the settings change."""
+        settings, entity = self._app.settings, self._entity
+        if self._agreed is None or self._agreed[0] is not settings:
+            queue = settings.queues.get(entity.queue, QueueSettings())
+            keep = entity.retention or queue.retention or WORKFLOW_RETENTION
+            terms = Terms(entity.kind, entity.name, entity.queue, 0, Reuse.ALWAYS, CRASHES_BORNE, keep, keep)
+            self._agreed = settings, terms
+        return self._agreed[1]
 
 
 def _no_such(what: str, name: str, there: Any, entity: str) -> str:

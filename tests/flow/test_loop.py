@@ -15,14 +15,16 @@ def run(code: Callable[[FlowLoop], Coroutine[Any, Any, Any]], salt: int = 1) -> 
     timers: list[Timer] = []
     loop = FlowLoop(salt, timers.append)
     task = loop.create_task(code(loop))
-    loop.run()
+    with loop.inside:
+        loop.run()
     while not task.done():
         timers.sort(key=lambda timer: timer.due)
         timer = timers.pop(0)
         loop.now = timer.due
         if not timer.cancelled():
             loop.fire(timer)
-            loop.run()
+            with loop.inside:
+                loop.run()
     return task.result()
 
 
@@ -85,7 +87,7 @@ def test_an_endless_loop_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 
     loop = FlowLoop(1, lambda timer: None)
     loop.create_task(code(loop))
-    with pytest.raises(RuntimeError, match="without waiting for anything"):
+    with pytest.raises(RuntimeError, match="without waiting for anything"), loop.inside:
         loop.run()
     loop.abandon()
 
@@ -125,7 +127,8 @@ def test_abandoned_code_is_closed_where_it_is_and_does_nothing_more(caplog: pyte
 
     loop = FlowLoop(1, lambda timer: None)
     loop.create_task(code(loop))
-    loop.run()
+    with loop.inside:
+        loop.run()
     loop.abandon()
     gc.collect()
     assert heard == ["closed"]
@@ -138,5 +141,6 @@ def test_leaving_python_stays_in_the_task() -> None:
 
     loop = FlowLoop(1, lambda timer: None)
     task = loop.create_task(code(loop))
-    loop.run()
+    with loop.inside:
+        loop.run()
     assert isinstance(task.exception(), SystemExit)

@@ -83,8 +83,11 @@ class DedupWindow:
 
         Evicts what has expired, from the oldest to the first that has not. `result` has to be plain JSON.
         """
-        key = check_key(key, "dedup_key")
-        at = self._latest = self._clamped(now)
+        return self.push_at(check_key(key, "dedup_key"), _exact(now), result)
+
+    def push_at(self, key: str, at: int, result: Any = None) -> bool:
+        """The same in microseconds since 1970, for a key that was checked when it came in."""
+        at = self._latest = self._clamped(at)
         self._evict(at)
         entry = self._entries.get(key)
         if entry is not None:
@@ -177,13 +180,10 @@ class DedupWindow:
 
     def _live(self, key: str, now: datetime) -> tuple[int, Any] | None:
         entry = self._entries.get(check_key(key, "dedup_key"))
-        return None if entry is None or self._clamped(now) - entry[0] > self._window else entry
+        return None if entry is None or self._clamped(_exact(now)) - entry[0] > self._window else entry
 
-    def _clamped(self, now: datetime) -> int:
-        """Microseconds since 1970, and never before what was seen already."""
-        if now.tzinfo is None:
-            raise InvalidValue(f"now={now!r} has no time zone: give workflow.now(), or datetime.now(UTC).")
-        at = (now - _EPOCH) // _MICROSECOND
+    def _clamped(self, at: int) -> int:
+        """Never before what was seen already."""
         return at if self._latest is None or at > self._latest else self._latest
 
     def _evict(self, at: int) -> None:
@@ -204,7 +204,15 @@ class DedupWindow:
         while len(self._entries) > self.max_keys:
             self._entries.popitem(last=False)
             self.overflowed += 1
-        self._peak = max(self._peak, len(self._entries))
+        if len(self._entries) > self._peak:
+            self._peak = len(self._entries)
+
+
+def _exact(now: datetime) -> int:
+    """Microseconds since 1970."""
+    if now.tzinfo is None:
+        raise InvalidValue(f"now={now!r} has no time zone: give workflow.now(), or datetime.now(UTC).")
+    return (now - _EPOCH) // _MICROSECOND
 
 
 def check_window(window: Duration) -> timedelta:

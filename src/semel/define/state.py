@@ -84,8 +84,8 @@ class State(Generic[S]):
         return state
 
     def _write(self, state: S, limit: int) -> bytes:
-        undeclared = sorted(name for name in getattr(state, "__dict__", ()) if self._is_undeclared(name))
-        if undeclared:
+        others = getattr(state, "__dict__", {}).keys() - self._names
+        if undeclared := sorted(filter(self._is_undeclared, others)):
             raise NotEncodable(
                 f"{self.who}: the attribute {undeclared[0]!r} was set and is not declared, so it would be lost. "
                 "Declare it in the class with annotation and default, or begin its name with '_' if it may be lost."
@@ -101,7 +101,7 @@ class State(Generic[S]):
         return encode(values, "state", limit=limit)
 
     def _is_undeclared(self, name: str) -> bool:
-        if name in self._names or name.startswith("_"):
+        if name.startswith("_"):
             return False
         return not isinstance(inspect.getattr_static(self.cls, name, None), functools.cached_property)
 

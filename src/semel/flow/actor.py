@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final
 
 from semel.contract.lifecycle import Status
@@ -16,7 +17,7 @@ from semel.errors import NotFound
 from semel.flow.commands import Command, Kind
 from semel.flow.compare import refused
 from semel.flow.context import EntityContext
-from semel.flow.entries import FORMAT, NOTHING, Began, Happening, Signalled
+from semel.flow.entries import FORMAT, NOTHING, Began, Entry, Happening, Signalled
 from semel.flow.instance import Instance
 from semel.flow.loop import FlowFuture
 from semel.flow.seen import Seen
@@ -122,7 +123,7 @@ class Actor(Instance):
 
     def _done(self, message: Signalled, answer: Reply) -> None:
         self.active = self.loop.now
-        if self.loop.alive > 1:
+        if self.loop.many:
             self._encoded = None  # what it has left running may change the state later
         if self._expected is not None:
             return
@@ -172,13 +173,12 @@ class Actor(Instance):
         super()._feed(what)
         self._rest()
 
-    def absorb(self, entries: Any) -> None:
-        """See Instance."""
-        super().absorb(entries)
+    def _absorb(self, entries: Sequence[Entry]) -> None:
+        super()._absorb(entries)
         self._rest()
 
     def _is_calm(self) -> bool:
-        return not self.pending and self._next_timer() is None and self.loop.alive <= 1
+        return not self.pending and self._next_timer() is None and not self.loop.many
 
     def _rest(self) -> None:
         """With nothing under way, what was before does not matter any more: it begins anew, as from a snapshot."""
@@ -188,7 +188,7 @@ class Actor(Instance):
             self._renew(2)  # the task that serves, and what it waits for
 
     def _stored(self) -> bytes:
-        if self._encoded is None or self.loop.alive > 1:
+        if self._encoded is None or self.loop.many:
             self._encoded = self.entity.encode_state(self.state, self.settings.max_payload)
         return self._encoded
 

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any
 
 from semel.contract.lifecycle import Status
-from semel.contract.records import ErrorInfo
 from semel.contract.times import from_micros, micros
 from semel.define.entity import Entity
 from semel.define.workflow import Workflow
@@ -42,7 +41,7 @@ from semel.flow.loop import FlowFuture, FlowLoop, Timer
 from semel.flow.order import keep_order
 from semel.flow.signals import Signals
 from semel.flow.snapshot import Snapshot
-from semel.flow.turn import Arrival, Ended, Identity, Turn
+from semel.flow.turn import Arrival, Ended, Identity, Turn, stopped
 from semel.settings import Settings
 
 keep_order()
@@ -68,6 +67,7 @@ class Instance:
         """How often something of a name was asked for: the occurrence in effect keys."""
         self.attributes = dict(start.attributes)
         self._dice: random.Random | None = None
+        self._seed = int.from_bytes(hashlib.blake2b((who.seed or who.id).encode(), digest_size=7).digest(), "big")
         self.loop = FlowLoop(self._salt(), self._set_timer)
         self._guard = guard(f"workflow {who.key!r}")
         self._start = start
@@ -86,8 +86,7 @@ class Instance:
         self._carried = Turn()
 
     def _salt(self) -> int:
-        digest = hashlib.blake2b(f"{self.who.seed or self.who.id}:{self.run}".encode(), digest_size=7).digest()
-        return int.from_bytes(digest, "big")
+        return self._seed + (self.run << 32)
 
     @property
     def random(self) -> random.Random:
@@ -121,7 +120,13 @@ class Instance:
 
     def replay(self, entries: Sequence[Entry]) -> None:
         """Do again what the journal says. NonDeterminism: the code did something else."""
-        self.entries += len(entries)
+        if entries:
+            self.entries += len(entries)
+            with self.loop.inside, self._guard:
+                self._replay(entries)
+            self._expected = None
+
+    def _replay(self, entries: Sequence[Entry]) -> None:
         at, end = 0, len(entries)
         while at < end:
             happening = entries[at]
@@ -132,7 +137,7 @@ class Instance:
             if isinstance(happening, Asked | Dropped):
                 raise self._differs(happening, None)
             if at == end and isinstance(happening, Resolved) and happening.alone and first == at:
-                self.absorb([happening])
+                self._absorb(entries[first - 1 :])
                 break
             self._expected = deque(deed for deed in entries[first:at] if isinstance(deed, Asked | Dropped))
             self._turn = Turn()
@@ -144,10 +149,13 @@ class Instance:
                 self._mismatch = self._differs(self._expected[0], None)
             if self._mismatch is not None:
                 raise self._mismatch
-        self._expected = None
 
     def absorb(self, entries: Sequence[Entry]) -> None:
         """What is in the journal already, without what the code did next: that belongs to the next turn."""
+        with self.loop.inside, self._guard:
+            self._absorb(entries)
+
+    def _absorb(self, entries: Sequence[Entry]) -> None:
         self._expected = None
         self._turn = self._carried
         for entry in entries:
@@ -159,12 +167,17 @@ class Instance:
 
         Forbidden or NonDeterminism: the code cannot go on as it is. Nothing of this turn has happened then.
         """
-        self._turn, self._carried = self._carried, Turn()
-        turn = self._turn
-        now = max(now, self.loop.now)
+        turn, self._carried = self._carried, Turn()
+        self._turn = turn
+        with self.loop.inside, self._guard:
+            self._take_in(turn, max(now, self.loop.now), deque(arrivals))
+        self._conclude(turn)
+        self.entries += len(turn.entries)
+        return turn
+
+    def _take_in(self, turn: Turn, now: int, waiting: deque[Arrival]) -> None:
         if self._main is None:
             self._feed(Began(FORMAT, self.workflow.version, self.run, now))
-        waiting = deque(arrivals)
         while not (self._main is None or self._main.done()):
             timer = self._next_timer()
             if timer is not None and timer.due <= now and not (waiting and waiting[0].at < timer.due):
@@ -184,9 +197,6 @@ class Instance:
             if self._concerns(arrival.what, arrival.at):
                 self._move_to(now)
                 self._feed(arrival.what)
-        self._conclude(turn)
-        self.entries += len(turn.entries)
-        return turn
 
     def _overdue(self, now: int) -> tuple[int, Happening] | None:
         """Something that happens by itself when nothing else does, and since when."""
@@ -204,7 +214,7 @@ class Instance:
                 return True
 
     def _is_new(self, key: str, at: int) -> bool:
-        return self._seen.push(key, from_micros(at))
+        return self._seen.push_at(key, at)
 
     def _move_to(self, now: int) -> None:
         if now > self.loop.now:
@@ -239,7 +249,7 @@ class Instance:
                 self._late, self._stopped = self._late or late, True
                 if self._main is not None:
                     self._main.cancel()
-        self.loop.run(self._guard)
+        self.loop.run()
 
     def _begin(self) -> None:
         assert isinstance(self.workflow, Workflow)
@@ -356,13 +366,9 @@ class Instance:
             turn.due = None if timer is None else timer.due
             return
         if main.cancelled():
-            turn.ended = Ended(Status.TIMED_OUT if self._late else Status.CANCELLED)
-            if self._late and self.workflow.timeout is not None:
-                text = f"ran longer than its timeout of {self.workflow.timeout.total_seconds():g} s"
-                turn.ended = Ended(Status.TIMED_OUT, None, ErrorInfo("TimeoutError", text))
+            turn.ended = stopped(self._late, self.workflow.timeout)
             return
-        error = main.exception()
-        match error:
+        match error := main.exception():
             case None:
                 turn.ended = self._completed(main.result())
             case ContinueAsNew(payload=payload):
@@ -388,6 +394,7 @@ class Instance:
 
     def close(self) -> None:
         """Let go of it: its code does not go on, here."""
-        self._mismatch = self._mismatch or NonDeterminism("this instance is gone")
-        with self._guard:
-            self.loop.abandon()
+        if not self.loop.over:
+            self._mismatch = self._mismatch or NonDeterminism("this instance is gone")
+            with self._guard:
+                self.loop.abandon()

@@ -8,14 +8,12 @@ in the order in which they were made ready. `asyncio.sleep`, `gather`, `wait`, `
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
 import weakref
 from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from contextvars import Context
 from typing import Any, Final, NoReturn, cast
 
@@ -25,7 +23,6 @@ log = logging.getLogger("semel.workflow")
 MOST_CLOSINGS: Final = 1000
 MOST_CALLBACKS: Final = 1_000_000
 """In one go, without waiting for anything: more than this is an endless loop."""
-UNGUARDED: Final = contextlib.nullcontext()
 
 
 class FlowFuture(asyncio.Future[Any]):
@@ -65,7 +62,7 @@ class Timer(events.TimerHandle):
 
 
 class _Inside:
-    """Here this loop is the running one, and the worker's is not. A class, since it is entered for every step."""
+    """Here this loop is the running one, and the worker's is not. A class, since it is entered for every turn."""
 
     __slots__ = ("_hooks", "_loop", "_outer", "_task")
 
@@ -94,7 +91,8 @@ class FlowLoop:
     def __init__(self, salt: int, set_timer: Callable[[Timer], None]) -> None:
         self._self: Any = self
         """As asyncio takes it: it has the methods that tasks and futures use, and refuses those that reach outside."""
-        self._inside = _Inside(self)
+        self.inside = _Inside(self)
+        """Whoever runs it has to be there, and is announced to guards when he enters: they are put up after."""
         self._ready: deque[events.Handle] = deque()
         self._numbers = salt
         self._set_timer = set_timer
@@ -103,20 +101,19 @@ class FlowLoop:
         self.now = 0
         """Microseconds since 1970, by the journal."""
 
-    def run(self, guard: AbstractContextManager[None] = UNGUARDED) -> None:
-        """Run until nothing can go on without something from outside. What the code may not do, `guard` refuses."""
+    def run(self) -> None:
+        """Run until nothing can go on without something from outside."""
         ready = self._ready
-        with self._inside, guard:  # in this order: to enter a loop is announced to guards
-            for _ in range(MOST_CALLBACKS):
-                if not ready:
-                    return
-                handle = ready.popleft()
-                if not handle.cancelled():
-                    try:
-                        handle._run()
-                    except SystemExit:
-                        continue  # the task has it; a workflow must not take the worker along
-            raise RuntimeError(f"workflow code went on for {MOST_CALLBACKS:,} callbacks without waiting for anything")
+        for _ in range(MOST_CALLBACKS):
+            if not ready:
+                return
+            handle = ready.popleft()
+            if not handle.cancelled():
+                try:
+                    handle._run()
+                except SystemExit:
+                    continue  # the task has it; a workflow must not take the worker along
+        raise RuntimeError(f"workflow code went on for {MOST_CALLBACKS:,} callbacks without waiting for anything")
 
     def time(self) -> float:
         """Workflow time in seconds."""
@@ -159,15 +156,26 @@ class FlowLoop:
         task.number = self._next()  # before the rest: asyncio puts a new task into a set at once
         FlowTask.__init__(task, coro, loop=self._self, name=name or "", context=context)
         if len(self._tasks) > self._sweep_at:
-            self._tasks = [ref for ref in self._tasks if (one := ref()) is not None and not one.done()]
-            self._sweep_at = 100 + 2 * len(self._tasks)
+            self._sweep()
         self._tasks.append(weakref.ref(task))
         return task
 
+    def _sweep(self) -> None:
+        self._tasks = [ref for ref in self._tasks if (one := ref()) is not None and not one.done()]
+        self._sweep_at = 100 + 2 * len(self._tasks)
+
     @property
-    def alive(self) -> int:
-        """How many tasks have not ended."""
-        return sum(1 for ref in self._tasks if (task := ref()) is not None and not task.done())
+    def over(self) -> bool:
+        """Have all tasks ended?"""
+        self._sweep()
+        return not self._tasks
+
+    @property
+    def many(self) -> bool:
+        """Is there more than one task that has not ended?"""
+        if len(self._tasks) > 1:
+            self._sweep()
+        return len(self._tasks) > 1
 
     @property
     def busy(self) -> bool:
@@ -185,7 +193,7 @@ class FlowLoop:
     def abandon(self) -> None:
         """The code does not go on: its coroutines are closed, and what they do then counts for nothing."""
         self._ready.clear()
-        with self._inside:
+        with self.inside:
             while self._tasks:  # what is closed may make more of them
                 task = self._tasks.pop()()
                 if task is not None and not task.done():

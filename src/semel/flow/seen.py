@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-from semel.contract.times import from_micros
 from semel.contract.window import DedupWindow
 
 PRIVATE: Final = " "
@@ -36,7 +35,7 @@ class Seen:
     def push(self, key: str, at: int) -> bool:
         """True: the key is new. False: a message with it came within the window before."""
         shelf = self._shelf(key)
-        if not shelf.window.push(key.removeprefix(PRIVATE), from_micros(at)):
+        if not shelf.window.push_at(key.removeprefix(PRIVATE), at):
             return False
         if (old := shelf.rows.pop(key, None)) is not None:
             self._gone.append(old[0])  # the answer to its namesake, whose window is over

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from msgspec import Struct, field
 
@@ -43,6 +44,14 @@ class Ended(Struct, frozen=True):
     status: Status
     output: bytes | None = None
     error: ErrorInfo | None = None
+
+
+def stopped(late: bool, timeout: timedelta | None) -> Ended:
+    """How code ends that was cancelled: by someone, or since its time was up."""
+    if not late:
+        return Ended(Status.CANCELLED)
+    text = None if timeout is None else f"ran longer than its timeout of {timeout.total_seconds():g} s"
+    return Ended(Status.TIMED_OUT, None, None if text is None else ErrorInfo("TimeoutError", text))
 
 
 class Reply(Struct, frozen=True):

@@ -69,13 +69,15 @@ class JournalEngine:
         """Check the tables once; every verb calls this first."""
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
             self._opening = asyncio.create_task(migrating.ready(self._store, self._auto_migrate))
-        await asyncio.shield(self._opening)
+        if not self._opening.done():
+            await asyncio.shield(self._opening)
 
     async def _listen(self) -> None:
         """Begin to hear from other processes; only what waits for something needs it."""
         if self._listening is None or (self._listening.done() and self._listening.exception() is not None):
             self._listening = asyncio.create_task(self._store.listen(self._hub))
-        await asyncio.shield(self._listening)
+        if not self._listening.done():
+            await asyncio.shield(self._listening)
 
     async def start(self, request: Start) -> Admission:
         """See Engine."""

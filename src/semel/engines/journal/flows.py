@@ -198,9 +198,9 @@ class Flows:
         self, held: Held, instance: Instance, in_place: list[Command], due: int | None, clock: Clock
     ) -> list[Arrival]:
         """Run its steps; what they give, and what comes from outside meanwhile."""
-        wanted = {command.number for command in in_place}
-        for number in held.steps.keys() - wanted:
-            held.steps.pop(number).cancel()
+        if held.steps:
+            for number in held.steps.keys() - {command.number for command in in_place}:
+                held.steps.pop(number).cancel()
         for command in in_place:
             if command.kind is Kind.TRANSACTION:
                 await self._transact(held, instance, command, clock)
@@ -348,7 +348,7 @@ class Flows:
                 if len(commits) == 1:
                     raise
                 return [await self._write_alone(c) for c in commits]  # one that is refused must not hold up the others
-        self._tell(commits, verdicts)
+        self._tell([c for c in commits if not c.plain], verdicts)
         return [verdicts.get(c.seq, Verdict.STALE) for c in commits]
 
     async def _write_alone(self, c: Commit) -> Verdict | BaseException:

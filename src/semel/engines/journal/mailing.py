@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from semel.contract.lifecycle import Status
-from semel.engine.protocol import Message, Outcome
+from semel.engine.protocol import Message, Outcome, Start
 from semel.engines.journal import reading
 from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.commits import row_of
@@ -19,21 +19,23 @@ from semel.flow.replies import load as load_reply
 MOST_AT_ONCE = 1000
 TRIES = 100
 POLL = (0.05, 2.0)
+Birth = tuple[Start, int]
+"""How to make an entity, and the lane it goes to."""
 
 
 @procedure(Line.ADMIT)
-def post(namespace: str, births: dict[str, Row], mail: list[tuple[str, Row]]) -> Script[list[str | None]]:
+def post(namespace: str, births: dict[str, Birth], mail: list[tuple[str, Row]]) -> Script[list[str | None]]:
     """Put messages into inboxes, in order; the entity each is for now, or None: try again."""
     known = dict(map(tuple, (yield Each("entities", [(key,) for key in births], (namespace,)))))
-    missing = [key for key in births if key not in known]
+    missing = {key: row_of(*birth) for key, birth in births.items() if key not in known}
     if missing:
         held = yield Each("priors", [("entity", key) for key in missing], (namespace,))
         heirs = []
         for _, key, prior, _, _, _, generation, *_ in held:  # one that has ended gives its key to a new one
             if (yield Ask("release_key", (prior,))):
-                births[key] = (*births[key][:5], generation + 1, prior, *births[key][7:])
-                heirs.append((prior, births[key][0]))
-        yield Each("admit_children", [(*births[key], None, None) for key in missing], (namespace,))
+                missing[key] = (*missing[key][:5], generation + 1, prior, *missing[key][7:])
+                heirs.append((prior, missing[key][0]))
+        yield Each("admit_children", [(*row, None, None) for row in missing.values()], (namespace,))
         if heirs:
             yield Each("inherit_seen", heirs)
         known |= dict(map(tuple, (yield Each("entities", [(key,) for key in missing], (namespace,)))))
@@ -90,11 +92,11 @@ class Mail:
         answers: dict[int, str] = {}
         waiting = list(range(len(messages)))
         for _ in range(TRIES):
-            births: dict[str, Row] = {}
+            births: dict[str, Birth] = {}
             for i in waiting:
                 start = messages[i].start
                 if start.key is not None and start.key not in births:
-                    births[start.key] = row_of(start, await self._lanes.of(start.terms))
+                    births[start.key] = start, await self._lanes.of(start.terms)
             mail = [(messages[i].start.key or "", _row(messages[i])) for i in waiting]
             reached = await self._post(births, mail, messages, waiting)
             answers |= {i: id_ for i, id_ in zip(waiting, reached, strict=True) if id_ is not None}
@@ -107,7 +109,11 @@ class Mail:
         return [answers.get(i, lost) for i in range(len(messages))]
 
     async def _post(
-        self, births: dict[str, Row], mail: list[tuple[str, Row]], messages: list[Message], waiting: list[int]
+        self,
+        births: dict[str, Birth],
+        mail: list[tuple[str, Row]],
+        messages: list[Message],
+        waiting: list[int],
     ) -> Sequence[str | None]:
         """A lost reply may be asked for again only where keys make that harmless."""
         if all(messages[i].key is not None for i in waiting):
