@@ -86,7 +86,7 @@ class TemporalEngine:
     ) -> None:  # fmt: skip
         self.records = records
         self.namespace = target.namespace
-        self._target = target
+        self.target = target
         self._settings = settings
         self._definitions = definitions
         self._auto_migrate = auto_migrate
@@ -109,7 +109,7 @@ class TemporalEngine:
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> Client:
-        client = await connect(self._target)
+        client = await connect(self.target)
         if self._auto_migrate:
             await migrating.migrate(client, self._needs())
         kept = await migrating.look(client)
@@ -383,13 +383,13 @@ class TemporalEngine:
 
     async def migrate(self, progress: Callable[[str], None]) -> list[str]:
         """See Engine."""
-        client = await connect(self._target)
+        client = await connect(self.target)
         done = await migrating.migrate(client, self._needs(), progress)
         return done + await self.records.migrate(progress)
 
     async def doctor(self) -> list[Finding]:
         """See Engine."""
-        findings = await examine(await connect(self._target), self._needs(), self._clock)
+        findings = await examine(await connect(self.target), self._needs(), self._clock)
         return findings + await self.records.doctor()
 
     async def close(self) -> None:

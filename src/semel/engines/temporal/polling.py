@@ -1,25 +1,36 @@
 """Who asks a cluster for the work of one queue: one worker of the SDK for tasks, one for workflows.
 
 They are two because they stop one after the other: a task that ends while its worker drains is not done before its
-workflow has heard of it.
+workflow has heard of it. The one for workflows runs tasks too, if the cluster hands them over at once: see `seating`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from temporalio import activity
 from temporalio.client import Client
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import (
+    CustomSlotSupplier,
+    FixedSizeSlotSupplier,
+    UnsandboxedWorkflowRunner,
+    Worker,
+    WorkerTuner,
+)
 
 from semel.define.registry import Registry
 from semel.define.task import Task
+from semel.engines.temporal.attempts import UNKNOWN
 from semel.engines.temporal.classes import class_of
 from semel.engines.temporal.running import Runner
 from semel.engines.temporal.sandboxing import runner
+from semel.engines.temporal.seating import Seats
 from semel.engines.temporal.serving import Service
 from semel.engines.temporal.versioning import versioned
 from semel.settings import Settings
@@ -78,21 +89,26 @@ class Poller:
 class Pollers:
     """The two workers of one queue."""
 
-    def __init__(self, tasks: Worker, flows: Worker) -> None:
+    def __init__(self, tasks: Worker, flows: Worker, seats: Seats) -> None:
         self.tasks = Poller(tasks)
         self.flows = Poller(flows)
+        self.seats = seats
 
     @classmethod
     def factory(
         cls,
         client: Client,
+        other: Client,
         name: str,
         engine: TemporalEngine,
         registry: Registry,
         performer: Runner,
         settings: Settings,
     ) -> Callable[[str], Pollers]:
-        """What makes and starts them for a queue: all queues share what the app has defined."""
+        """What makes and starts them for a queue: all queues share what the app has defined.
+
+        Two clients, since the SDK does not let two workers run tasks of one queue for the same one.
+        """
         service = Service(engine, performer)
         activities: list[Any] = [performer.activity(one) for one in registry if isinstance(one, Task)]
         classes = [class_of(registry, one, settings) for one in registry]
@@ -100,19 +116,38 @@ class Pollers:
         cached = max(LEAST_CACHED, own.cached_workflows)
 
         def make(queue: str) -> Pollers:
+            seats = Seats(own.concurrency)
             tasks = Worker(
-                client, task_queue=queue, activities=[*activities, *service.activities], identity=name,
-                max_concurrent_activities=own.concurrency, graceful_shutdown_timeout=PATIENT,
+                other, task_queue=queue, activities=[*activities, *service.activities], identity=name,
+                tuner=_tuner(cached, seats.polled), graceful_shutdown_timeout=PATIENT,
                 max_heartbeat_throttle_interval=THROTTLE, default_heartbeat_throttle_interval=THROTTLE,
                 deployment_config=build,
             )  # fmt: skip
             flows = Worker(
-                client, task_queue=queue, activities=service.local, no_remote_activities=True, workflows=classes,
+                client, task_queue=queue, workflows=classes,
+                activities=[*activities, *service.activities, *service.local, _unknown(seats)],
                 workflow_runner=sandbox, unsandboxed_workflow_runner=UnsandboxedWorkflowRunner(), identity=name,
-                max_cached_workflows=cached, max_concurrent_workflow_tasks=cached,
-                max_concurrent_local_activities=cached, graceful_shutdown_timeout=PATIENT,
+                max_cached_workflows=cached, tuner=_tuner(cached, seats.handed), graceful_shutdown_timeout=PATIENT,
+                max_heartbeat_throttle_interval=THROTTLE, default_heartbeat_throttle_interval=THROTTLE,
                 sticky_queue_schedule_to_start_timeout=min(STICKY, own.lease), deployment_config=build,
             )  # fmt: skip
-            return cls(tasks, flows)
+            return cls(tasks, flows, seats)
 
         return make
+
+
+def _tuner(cached: int, tasks: CustomSlotSupplier) -> WorkerTuner:
+    fixed = FixedSizeSlotSupplier(cached)
+    return WorkerTuner.create_composite(
+        workflow_supplier=fixed, activity_supplier=tasks, local_activity_supplier=fixed, nexus_supplier=fixed
+    )
+
+
+def _unknown(seats: Seats) -> Callable[..., Any]:
+    """What is run for a task that is not known here: it is offered again, and to others."""
+
+    async def unknown(args: Sequence[RawValue]) -> None:
+        seats.shy()
+        raise ApplicationError(f"task {activity.info().activity_type!r} is not known to this worker", type=UNKNOWN)
+
+    return activity.defn(dynamic=True)(unknown)

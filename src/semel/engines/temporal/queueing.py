@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import RateLimit, TaskQueue
+from temporalio.api.taskqueue.v1 import RateLimit, TaskQueue, TaskQueueConfig
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, UpdateTaskQueueConfigRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -23,7 +23,7 @@ from semel.contract.durations import parse_duration, spell
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate, parse_rate
 from semel.engine.protocol import QueueState
-from semel.engines.temporal.calling import told
+from semel.engines.temporal.calling import call, told
 from semel.engines.temporal.listing import quoted
 from semel.engines.temporal.migrating import ATTRIBUTE
 from semel.engines.temporal.reading import Reader, Seen
@@ -75,15 +75,21 @@ async def _write(client: Client, name: str, settings: QueueSettings) -> None:
 
 
 async def _settings(client: Client, name: str) -> QueueSettings:
+    reason = (await _config(client, name)).queue_rate_limit.metadata.reason
+    return _load(reason.removeprefix(REASON)) if reason.startswith(REASON) else QueueSettings()
+
+
+async def limited(client: Client, name: str) -> bool:
+    """Has a queue a rate limit, whoever has set it?"""
+    config = await _config(client, name)
+    return config.queue_rate_limit.HasField("rate_limit") or config.HasField("fairness_keys_rate_limit_default")
+
+
+async def _config(client: Client, name: str) -> TaskQueueConfig:
     request = DescribeTaskQueueRequest(
         namespace=client.namespace, task_queue=TaskQueue(name=name), task_queue_type=_ACTIVITY, report_config=True
     )
-    try:
-        found = await client.workflow_service.describe_task_queue(request, retry=True)
-    except RPCError as error:
-        raise told(error) from error
-    reason = found.config.queue_rate_limit.metadata.reason
-    return _load(reason.removeprefix(REASON)) if reason.startswith(REASON) else QueueSettings()
+    return (await call(client.workflow_service.describe_task_queue(request, retry=True))).config
 
 
 def _over(before: QueueSettings, wanted: QueueSettings) -> QueueSettings:

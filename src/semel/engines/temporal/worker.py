@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.define.context import Running
 from semel.define.registry import Registry
+from semel.engines.temporal.connecting import connect
 from semel.engines.temporal.hosting import let_go
 from semel.engines.temporal.polling import Poller, Pollers
 from semel.engines.temporal.presence import BEATS, Presence
+from semel.engines.temporal.queueing import limited
 from semel.engines.temporal.running import Runner
+from semel.engines.temporal.seating import Seats
 from semel.engines.temporal.waking import Waker
 from semel.errors import EngineError
 from semel.settings import Settings
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("semel.worker")
 LOOK_EVERY: Final = 1.0
 """Seconds between two looks for queues that nobody has named."""
+LIMITS_EVERY: Final = 5.0
+"""Seconds between two looks for queues that have a rate limit."""
 SETTLE_WITHIN: Final = 5.0
 STOP_WITHIN: Final = 10.0
 """Seconds in which the SDK's workers have to end once everything they run has been interrupted."""
@@ -68,11 +73,12 @@ class TemporalWorker:
     async def start(self) -> None:
         """Connect, and begin to poll."""
         async with self._beginning:
-            client = await self._engine.open()
+            client = self._client = await self._engine.open()
             await self._engine.check()
             own = self._settings.worker
+            other = await connect(self._engine.target)
             self._pollers = Pollers.factory(
-                client, self.name, self._engine, self._registry, self._runner, self._settings
+                client, other, self.name, self._engine, self._registry, self._runner, self._settings
             )
             for queue in _known(self._registry, self._settings) if self.queues is None else self.queues:
                 self._serve(queue)
@@ -83,6 +89,7 @@ class TemporalWorker:
             self._every("heart", own.lease.total_seconds() / BEATS, self._presence.tell)
             every = self._clean_every()
             self._every("retention", every, self._clean, first=random.uniform(0, min(60.0, every)))
+            self._every("limits", LIMITS_EVERY, self._see_limits, first=0.0)
             if self.queues is None:
                 self._every("queues", LOOK_EVERY, self._look)
 
@@ -111,6 +118,11 @@ class TemporalWorker:
         for at in range(0, len(names), NAMES_AT_ONCE):
             for queue in await self._engine.queues_of(names[at : at + NAMES_AT_ONCE], self._polled.keys()):
                 self._serve(queue)
+
+    async def _see_limits(self) -> None:
+        """Tasks are handed over past the queue, and so past its rate limit: not where there is one."""
+        for queue, pollers in list(self._polled.items()):
+            pollers.seats.through_queue = await limited(self._client, queue)
 
     async def _clean(self) -> None:
         looked = await self._engine.clean()
@@ -141,7 +153,8 @@ class TemporalWorker:
         await asyncio.gather(*self._loops, return_exceptions=True)
         pollers = list(self._polled.values())
         end = time.monotonic() + (self._settings.worker.grace if grace is None else grace).total_seconds()
-        await self._end([one.tasks for one in pollers], end, self._runner.interrupt_tasks)
+        tasks: list[Poller | Seats] = [part for one in pollers for part in (one.tasks, one.seats)]
+        await self._end(tasks, end, self._runner.interrupt_tasks)
         await self._settle()
         await self._end([one.flows for one in pollers], end, self._runner.steps.interrupt)
         await self._waker.close()
@@ -153,7 +166,7 @@ class TemporalWorker:
         except EngineError as error:
             log.warning("%s stops, and the cluster does not hear of it: %s", self.name, error)
 
-    async def _end(self, pollers: Sequence[Poller], at: float, interrupt: Callable[[], None]) -> None:
+    async def _end(self, pollers: Sequence[Poller | Seats], at: float, interrupt: Callable[[], None]) -> None:
         """Stop them; what still runs at a time, or when asked to hurry, is interrupted."""
         stopping: asyncio.Future[Any] = asyncio.gather(*(one.stop() for one in pollers), return_exceptions=True)
         hurry: asyncio.Future[Any] = asyncio.create_task(self._hurry.wait())
