@@ -12,6 +12,7 @@ from semel.contract.durations import spell
 from semel.contract.retention import WORKFLOW_RETENTION
 from semel.contract.times import micros, span
 from semel.engine.protocol import Start
+from semel.engines.temporal.payloads import wrap
 
 MEMO: Final = "semel"
 """The name of the memo field."""
@@ -117,7 +118,7 @@ def marks(card: Card) -> list[str]:
 
 def to_memo(card: Card) -> dict[str, Any]:
     """The memo that holds a card."""
-    return {MEMO: msgspec.to_builtins(card)}
+    return {MEMO: wrap(msgspec.json.encode(card))}
 
 
 def from_memo(value: Any) -> Card | None:
