@@ -31,7 +31,7 @@ PRAGMAS: Final = (
     "wal_autocheckpoint = 4000",
     "journal_size_limit = 67108864",
     "temp_store = memory",
-    "cache_size = -65536",
+    "cache_size = -32768",
 )
 _PARTS: Final[dict[str, list[tuple[str, int]]]] = {}
 
