@@ -1,8 +1,8 @@
 """Workflow classes of Temporal, made from what people have defined.
 
-Temporal's sandbox imports a class by module and name each time a workflow begins. `__getattr__` below makes it then:
-it imports the module of the people's code, which the sandbox loads afresh, and builds the class from what it finds
-there. So their code stays in the sandbox and needs no import of Temporal.
+Temporal's sandbox imports a class by module and name each time a workflow begins. `__getattr__` below imports the
+module of the people's code then, which the sandbox loads afresh, and the class takes from there what it runs. So their
+code stays in the sandbox and needs no import of Temporal.
 """
 
 from __future__ import annotations
@@ -34,23 +34,31 @@ from semel.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class _Recipe:
+    """Where the code of a class is. The class is the same for all; the code is loaded afresh for each workflow."""
+
     module: str
     kind: str
     name: str
-    settings: Settings
+
+    def load(self) -> Any:
+        """Its module, in the sandbox one of the sandbox's own."""
+        return __import__(self.module, fromlist=["*"])  # not import_module: the sandbox minds only this one
+
+    def versions(self) -> Sequence[Definition]:
+        """What is defined there under its name."""
+        return _versions(_registry_in(self.load(), self), self.name)
 
 
-_recipes: Final[dict[str, _Recipe]] = {}
+_made: Final[dict[str, tuple[_Recipe, type]]] = {}
 _numbers: Final = itertools.count(1)
 
 
 def __getattr__(label: str) -> type:
-    recipe = _recipes.get(label)
-    if recipe is None:
+    if label not in _made:
         raise AttributeError(label)
-    module: Any = __import__(recipe.module, fromlist=["*"])  # not import_module: the sandbox minds only this one
-    registry = _registry_in(module, recipe)
-    return _flow_class(label, _versions(registry, recipe.name), recipe.settings)
+    recipe, made = _made[label]
+    recipe.load()
+    return made
 
 
 def class_of(registry: Registry, one: Definition, settings: Settings) -> type:
@@ -58,10 +66,13 @@ def class_of(registry: Registry, one: Definition, settings: Settings) -> type:
     label = f"C{next(_numbers)}_{''.join(c if c.isalnum() else '_' for c in one.name)}"
     if isinstance(one, Task):
         return _task_class(label, one, settings)
+    versions = _versions(registry, one.name)
     if not importable(registry, one):
-        return _flow_class(label, _versions(registry, one.name), settings, sandboxed=False)
-    _recipes[label] = _Recipe(home(one).__module__, one.kind, one.name, settings)
-    return _flow_class(label, _versions(registry, one.name), settings)
+        return _flow_class(label, one, lambda: versions, settings, sandboxed=False)
+    recipe = _Recipe(home(one).__module__, one.kind, one.name)
+    made = _flow_class(label, one, recipe.versions, settings)
+    _made[label] = (recipe, made)
+    return made
 
 
 def home(one: Definition) -> Any:
@@ -111,11 +122,12 @@ def _task_class(label: str, task: Task[..., Any], settings: Settings) -> type:
     return _finish(label, members, task.name, sandboxed=False)
 
 
-def _flow_class(label: str, versions: Sequence[Definition], settings: Settings, *, sandboxed: bool = True) -> type:
-    first = versions[0]
-
+def _flow_class(
+    label: str, one: Definition, versions: Callable[[], Sequence[Definition]], settings: Settings, *,
+    sandboxed: bool = True,
+) -> type:  # fmt: skip
     def begin(self: Any) -> None:
-        self.host = _host(versions, settings)
+        self.host = _host(versions(), settings)
 
     async def run(self: Any, input: RawValue, carried: RawValue = NOTHING) -> RawValue:
         found: RawValue = await self.host.run(input, carried)
@@ -131,8 +143,8 @@ def _flow_class(label: str, versions: Sequence[Definition], settings: Settings, 
     members["run"] = workflow.run(members["run"])
     members["skip"] = workflow.signal(name=SKIP)(members["skip"])
     members["poke"] = workflow.signal(name=POKE)(members["poke"])
-    members |= _entity_members(label) if isinstance(first, Entity) else _workflow_members(label)
-    return _finish(label, members, first.name, sandboxed=sandboxed)
+    members |= _entity_members(label) if isinstance(one, Entity) else _workflow_members(label)
+    return _finish(label, members, one.name, sandboxed=sandboxed)
 
 
 def _host(versions: Sequence[Definition], settings: Settings) -> FlowHost:
