@@ -61,10 +61,19 @@ def postgres_server() -> Iterator[Postgres]:
         yield server
 
 
+HASTY = {
+    "history.defaultWorkflowTaskTimeout": '"4s"',  # ten otherwise: for so long waits what a dead worker held
+    "worker.perNamespaceWorkerCount": "0",  # of the server's own, for each of many hundred namespaces
+}
+
+
 @pytest.fixture(scope="session", name="temporal_server")
 def _temporal_server() -> Iterator[TemporalServer]:
     """One real Temporal server for the whole run; a new namespace takes it some 20 ms."""
-    with tempfile.TemporaryDirectory(prefix="semel-tests-") as name, temporal_server(Path(name)) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="semel-tests-") as name,
+        temporal_server(Path(name), config=HASTY) as server,
+    ):
         yield server
 
 

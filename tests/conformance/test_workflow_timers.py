@@ -122,7 +122,7 @@ async def test_sleeping_workflows_hold_no_place(world: World) -> None:
         await asyncio.sleep(3600)
 
     async with world.worker(app, concurrency=1) as worker:
-        flows = [await app.start_workflow(flow, workflow_id=f"k{n}") for n in range(100)]
+        flows = [await app.start_workflow(flow, workflow_id=f"k{n}") for n in range(40)]
         await eventually(lambda: all_wait(flows))
         assert worker.busy == []
         assert await (await app.enqueue(work)).result(timeout="20s") == "done"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,19 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 import semel
+from semel.testing.temporal_server import TemporalServer
+from semel.testing.temporal_server import temporal_server as run_server
 from tests.temporal_world import TemporalWorld
 from tests.world import SOON, eventually
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalServer]:
+    """A server whose namespaces have workers of its own: deployments are workflows of theirs."""
+    with run_server(tmp_path_factory.mktemp("versioned")) as server:
+        yield server
 
 
 def shop(cluster: TemporalWorld, folder: Path, build: str, versioning: str = "auto_upgrade") -> tuple[semel.App, Any]:

@@ -241,9 +241,11 @@ class TemporalEngine:
         forgotten = Outcome(Status.COMPLETED, None, None, expired=True)
         if found is None:
             return forgotten
+        if timeout == 0 and (there := await self.get(id)) is not None and not there.status.terminal:
+            return None  # the cluster has no question about an end that it does not answer later
         try:
             async with asyncio.timeout(timeout or None):
-                ended = await self._reader.wait(found[1], found[0], patient=timeout != 0)
+                ended = await self._reader.wait(found[1], found[0])
         except TimeoutError:
             return None
         if ended is None:

@@ -271,31 +271,24 @@ class Reader(Histories):
             case _:
                 return Ended(Status.CANCELLED)
 
-    async def wait(self, id: str, run: str, *, patient: bool = True) -> tuple[Ended, datetime] | None:
-        """Wait for the end of an execution, whatever runs it takes; None: there is no such execution.
-
-        Not `patient`: TimeoutError if it has not ended.
-        """
+    async def wait(self, id: str, run: str) -> tuple[Ended, datetime] | None:
+        """Wait for the end of an execution, whatever runs it takes; None: there is no such execution."""
         token = b""
         while True:
             request = GetWorkflowExecutionHistoryRequest(
                 namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
                 history_event_filter_type=HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
-                wait_new_event=patient, skip_archival=True, next_page_token=token,
+                wait_new_event=True, skip_archival=True, next_page_token=token,
             )  # fmt: skip
             found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
             if found is None:
                 return None
             token = found.next_page_token
-            follow = ""
             for event in found.history.events:
-                follow = _next_run(event)
-                if follow:
+                if follow := _next_run(event):
                     run, token = follow, b""
                 elif event.event_type in CLOSED:
                     return await self.ended(event), _time(event.event_time)
-            if not patient and not follow and not token:
-                raise TimeoutError
 
     async def query(self, query: str) -> AsyncIterator[Seen]:
         """Workflows that the cluster's list finds, newest first."""
