@@ -19,6 +19,7 @@ from tests.temporal_world import TemporalWorld
 from tests.world import SKEWED_NOW, World
 
 _numbers = itertools.count(1)
+TEMPORAL = Path(__file__).parent / "engines" / "temporal"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -116,8 +117,9 @@ def postgres_world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Fast ones first, so that a broken build says so early. What needs a cluster is slow."""
+    """Fast ones first, so that a broken build says so early. What needs a cluster, or stands beside one, is slow."""
     for item in items:
-        if not {"temporal_server", "cluster"}.isdisjoint(getattr(item, "fixturenames", ())):
+        beside = {"world"} if item.path.parent == TEMPORAL else set()
+        if not ({"temporal_server", "cluster"} | beside).isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
