@@ -166,7 +166,7 @@ MUTANTS = [
     Mutant("the end of an execution is told to who waits", a_workflow_hears_of_its_tasks,
            table="drop trigger semel_told"),
     Mutant("the keys of signals are remembered", a_signal_counts_once,
-           code=lambda patch: patch.setattr(DedupWindow, "push", lambda *args, **kwargs: True)),
+           code=lambda patch: patch.setattr(DedupWindow, "push_at", lambda *args, **kwargs: True)),
     Mutant("numbers go on over continue_as_new", an_answer_is_for_the_run_that_asked, code=_without_numbers),
     Mutant("an entity does not end while there is mail", the_last_message_is_not_lost,
            code=lambda patch: patch.setattr(turning, "_not_for_nothing", _ends_at_once)),
