@@ -1,7 +1,7 @@
 # `make` lists what there is. Everything runs from .venv, which the first target that needs it creates.
 
 PYTHON        ?= python3
-PROOF_MINUTES ?= 12
+PROOF_MINUTES ?= 10
 LOCK_FLAGS    ?=
 
 VENV := .venv
@@ -44,7 +44,7 @@ check: $(DEV) ## Lint, format, types, import direction, architecture
 	@echo "== lint-imports"; $(BIN)/lint-imports
 	@echo "== tidy";         $(BIN)/pytest -q tests/tidy
 
-proof: $(DEV) ## Crash, stall and overload it for PROOF_MINUTES (default 12; try 120)
+proof: $(DEV) ## Crash, stall and overload it for PROOF_MINUTES (default 10; try 120)
 	@PROOF_MINUTES=$(PROOF_MINUTES) $(BIN)/pytest -s -m proof
 
 bench: $(DEV) ## Measure Semel on this machine

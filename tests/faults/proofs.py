@@ -6,5 +6,5 @@ import os
 
 
 def seconds(share: float) -> float:
-    """A share of PROOF_MINUTES (12 unless told), in seconds."""
-    return float(os.environ.get("PROOF_MINUTES", "12")) * 60.0 * share
+    """A share of PROOF_MINUTES (10 unless told), in seconds."""
+    return float(os.environ.get("PROOF_MINUTES", "10")) * 60.0 * share

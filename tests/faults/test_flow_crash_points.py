@@ -59,7 +59,7 @@ def test_every_flow_survives_every_fault_at_every_statement(tmp_path: Path, requ
 
 
 def _whole_matrix(site: Site) -> Tally:
-    """Every statement of every operation; a life gets its part of the time, and where that runs out it is swept with
+    """Every statement of every operation. Each gets its part of the time, and where that runs out it is swept with
     wider steps, and it is said. Which statements are left out is another matter each time.
     """
     tally, end = Tally(), time.monotonic() + seconds(0.25)
@@ -74,4 +74,6 @@ def _whole_matrix(site: Site) -> Tally:
 
 
 def _step(name: str, until: float) -> int:
-    return 1 if not name.startswith("life") or time.monotonic() < until else random.randint(9, 25)
+    if time.monotonic() < until:
+        return 1
+    return random.randint(9, 25) if name.startswith("life") else random.randint(2, 4)
