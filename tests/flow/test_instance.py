@@ -1,7 +1,9 @@
 """A workflow in memory: fed the same it asks for the same, and says where it does not."""
 
 import asyncio
+import gc
 import random
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,6 +55,36 @@ def test_a_turn_tells_what_was_asked_for() -> None:
     turn = one.turn(3_000_000, arrivals(3_000_000, done(2, b"2")))
     assert turn.ended is not None
     assert turn.ended.output == b"[1,2]"
+
+
+async def rests(ctx: semel.Context) -> None:
+    await asyncio.sleep(1)
+
+
+async def listens(ctx: semel.Context) -> str:
+    return await ctx.wait_signal("go", timeout=10)
+
+
+@pytest.mark.parametrize("fn", [two_steps, rests, listens])
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_is_closed_leaves_memory_at_once(fn: Any, ends: bool) -> None:
+    """Or a worker with many workflows would hold far more of them than it means to, until Python looks for circles."""
+    one = instance(fn)
+    one.turn(1)
+    if ends:
+        one.turn(2, arrivals(2, done(1, b"1"), Signalled("go", Raw(b'"now"'), None)))
+        turn = one.turn(2_000_000, arrivals(2_000_000, done(2, b"2")))
+        assert turn.ended is not None
+        del turn
+    left = weakref.ref(one), weakref.ref(one.loop)
+    gc.disable()
+    try:
+        one.close()
+        one.close()
+        del one
+        assert [ref() for ref in left] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_what_nobody_waits_for_is_taken_in_and_leaves_no_trace() -> None:

@@ -85,7 +85,7 @@ class State(Generic[S]):
 
     def _write(self, state: S, limit: int) -> bytes:
         others = getattr(state, "__dict__", {}).keys() - self._names
-        if undeclared := sorted(filter(self._is_undeclared, others)):
+        if others and (undeclared := sorted(filter(self._is_undeclared, others))):
             raise NotEncodable(
                 f"{self.who}: the attribute {undeclared[0]!r} was set and is not declared, so it would be lost. "
                 "Declare it in the class with annotation and default, or begin its name with '_' if it may be lost."

@@ -22,7 +22,7 @@ from semel.flow.instance import Instance
 from semel.flow.loop import FlowFuture
 from semel.flow.seen import Seen
 from semel.flow.snapshot import Snapshot
-from semel.flow.turn import Ended, Identity, Reply, Turn
+from semel.flow.turn import Arrival, Ended, Identity, Reply, Turn
 from semel.settings import Settings
 
 log = logging.getLogger("semel.entity")
@@ -138,11 +138,18 @@ class Actor(Instance):
         if len(self._mail) > max(FEW, self.entries + len(self._turn.entries)):
             return
         self._renew(1)  # the task that serves
+        self._mark_here()
+
+    def _mark_here(self) -> None:
+        """Write down what it is now, and from here on what happens."""
         self._mark = self._snapshot(tuple(self._mail))
         self._turn.entries = [Began(FORMAT, 1, self.run, self.loop.now)]
 
     def _deliver(self, signal: Signalled) -> None:
         self._mail.append(signal)
+        self._ring()
+
+    def _ring(self) -> None:
         if self._bell is not None and not self._bell.done():
             self._bell.set_result(None)
 
@@ -165,11 +172,29 @@ class Actor(Instance):
         idle = self.entity.idle
         return None if idle is None else self.active + int(idle.after.total_seconds() * 1_000_000)
 
+    def _let_in(self, turn: Turn, now: int, waiting: deque[Arrival]) -> None:
+        """Messages that find it at rest come in together: as if it had begun with them all."""
+        if not self._resting or not isinstance(waiting[0].what, Signalled):
+            super()._let_in(turn, now, waiting)
+            return
+        came = len(self._mail)
+        while waiting and isinstance(waiting[0].what, Signalled) and len(self._mail) < FEW:
+            what = self._next_of(turn, waiting)
+            if isinstance(what, Signalled):
+                self._mail.append(what)
+        if len(self._mail) > came:
+            self._move_to(now)
+            self._resting = False
+            self.loop.renumber(self._salt() + 1)  # the task that serves
+            self._mark_here()
+            self._ring()
+            self.loop.run()
+            self._rest()
+
     def _feed(self, what: Happening) -> None:
         if self._resting:
             self._resting = False
-            self._mark = self._snapshot(tuple(self._mail))
-            self._turn.entries = [Began(FORMAT, 1, self.run, self.loop.now)]
+            self._mark_here()
         super()._feed(what)
         self._rest()
 
@@ -178,7 +203,7 @@ class Actor(Instance):
         self._rest()
 
     def _is_calm(self) -> bool:
-        return not self.pending and self._next_timer() is None and not self.loop.many
+        return not self.pending and self._timers.first() is None and not self.loop.many
 
     def _rest(self) -> None:
         """With nothing under way, what was before does not matter any more: it begins anew, as from a snapshot."""

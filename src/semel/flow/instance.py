@@ -41,6 +41,7 @@ from semel.flow.loop import FlowFuture, FlowLoop, Timer
 from semel.flow.order import keep_order
 from semel.flow.signals import Signals
 from semel.flow.snapshot import Snapshot
+from semel.flow.timers import Timers
 from semel.flow.turn import Arrival, Ended, Identity, Turn, stopped
 from semel.settings import Settings
 
@@ -72,7 +73,7 @@ class Instance:
         self._guard = guard(f"workflow {who.key!r}")
         self._start = start
         self._numbers = start.numbers
-        self._timers: dict[int, Timer] = {}
+        self._timers = Timers()
         self._signals = Signals(start.signals)
         self._seen = start.seen
         self._main: asyncio.Task[Any] | None = None
@@ -82,8 +83,7 @@ class Instance:
         """While a journal is replayed: what the code is to ask for next."""
         self._patches: dict[str, bool] = {}
         self._mismatch: NonDeterminism | None = None
-        self._turn = Turn()
-        self._carried = Turn()
+        self._turn, self._carried = Turn(), Turn()
 
     def _salt(self) -> int:
         return self._seed + (self.run << 32)
@@ -179,7 +179,7 @@ class Instance:
         if self._main is None:
             self._feed(Began(FORMAT, self.workflow.version, self.run, now))
         while not (self._main is None or self._main.done()):
-            timer = self._next_timer()
+            timer = self._timers.first()
             if timer is not None and timer.due <= now and not (waiting and waiting[0].at < timer.due):
                 self._move_to(now)
                 self._feed(Fired(timer.number))
@@ -191,12 +191,20 @@ class Instance:
                 continue
             if not waiting:
                 break
-            arrival = waiting.popleft()
-            if arrival.row is not None:
-                turn.consumed.append(arrival.row)
-            if self._concerns(arrival.what, arrival.at):
-                self._move_to(now)
-                self._feed(arrival.what)
+            self._let_in(turn, now, waiting)
+
+    def _let_in(self, turn: Turn, now: int, waiting: deque[Arrival]) -> None:
+        """The next of those that wait."""
+        if (what := self._next_of(turn, waiting)) is not None:
+            self._move_to(now)
+            self._feed(what)
+
+    def _next_of(self, turn: Turn, waiting: deque[Arrival]) -> Happening | None:
+        """Consumed in any case; None: it does not concern this flow."""
+        arrival = waiting.popleft()
+        if arrival.row is not None:
+            turn.consumed.append(arrival.row)
+        return arrival.what if self._concerns(arrival.what, arrival.at) else None
 
     def _overdue(self, now: int) -> tuple[int, Happening] | None:
         """Something that happens by itself when nothing else does, and since when."""
@@ -240,8 +248,8 @@ class Instance:
                 self.loop.now = at
                 self._begin()
             case Fired(number):
-                timer = self._timers.pop(number, None)
-                if timer is None or timer.cancelled():
+                timer = self._timers.take(number)
+                if timer is None:
                     self._mismatch = self._mismatch or self._differs(what, None)
                     return
                 self.loop.fire(timer)
@@ -325,19 +333,8 @@ class Instance:
 
     def _set_timer(self, timer: Timer) -> None:
         timer.number = self._next()
-        self._timers[timer.number] = timer
+        self._timers.add(timer)
         self._issue(Asked(timer.number, Kind.TIMER, "", str(timer.due)), None)
-
-    def _next_timer(self) -> Timer | None:
-        if not self._timers:
-            return None
-        first = None
-        for number, timer in list(self._timers.items()):
-            if timer.cancelled():
-                del self._timers[number]
-            elif first is None or (timer.due, number) < (first.due, first.number):
-                first = timer
-        return first
 
     def _next(self) -> int:
         self._numbers += 1
@@ -362,8 +359,7 @@ class Instance:
     def _conclude(self, turn: Turn) -> None:
         main = self._main
         if main is None or not main.done():
-            timer = self._next_timer()
-            turn.due = None if timer is None else timer.due
+            turn.due = self._timers.due
             return
         if main.cancelled():
             turn.ended = stopped(self._late, self.workflow.timeout)
@@ -398,3 +394,7 @@ class Instance:
             self._mismatch = self._mismatch or NonDeterminism("this instance is gone")
             with self._guard:
                 self.loop.abandon()
+        for command in self.pending.values():
+            command.future = None
+        self._main = None
+        self.loop.dissolve()

@@ -38,8 +38,9 @@ class FlowFuture(asyncio.Future[Any]):
     def cancel(self, msg: Any = None) -> bool:
         """Asyncio cancels what a cancelled task waits for."""
         done = super().cancel(msg)
-        if done and self.dropped is not None:
-            self.dropped()
+        dropped, self.dropped = self.dropped, None
+        if done and dropped is not None:
+            dropped()
         return done
 
 
@@ -83,6 +84,11 @@ class _Inside:
         events._set_running_loop(self._outer)
         if self._task is not None and self._outer is not None:
             tasks._enter_task(self._outer, self._task)
+        self._outer = self._task = None  # an instance outlives whoever ran it
+
+    def leave(self) -> None:
+        """For good."""
+        self._loop = None
 
 
 class FlowLoop:
@@ -199,7 +205,16 @@ class FlowLoop:
                 if task is not None and not task.done():
                     cast(Any, task)._log_destroy_pending = False
                     _close(task.get_coro())
+                    _part(task)
         self._ready.clear()
+
+    def dissolve(self) -> None:
+        """Nothing runs in it any more: let go of what holds it, so that it leaves memory at once and not when Python
+        next looks for circles."""
+        self._ready.clear()
+        self._set_timer = _forget
+        self._self = None
+        self.inside.leave()
 
     def _next(self) -> int:
         self._numbers += 1
@@ -240,6 +255,17 @@ class FlowLoop:
     ) -> NoReturn:
         """Refused: no other thread may reach in."""
         raise _forbidden("call_soon_threadsafe()")
+
+
+def _part(task: Any) -> None:
+    """A task and what it waits for hold each other, unless the latter is over."""
+    waiter = task._fut_waiter
+    if isinstance(waiter, asyncio.Future) and not isinstance(waiter, asyncio.Task):
+        asyncio.Future.cancel(waiter)
+
+
+def _forget(timer: Timer) -> None:
+    """Whose timer it was is gone."""
 
 
 def _close(code: Any) -> None:
