@@ -98,7 +98,8 @@ create function semel_tell() returns trigger language plpgsql as $$
 begin
   insert into semel_inbox (execution, kind, name, ref, body, error, at)
   select f.execution, 'done', new.status, w ->> 1, new.output, new.error, new.finished_at
-    from json_array_elements(new.waiters::json) w join semel_flow f on f.execution = w ->> 0;
+    from json_array_elements(new.waiters::json) w
+   cross join lateral (select p.execution from semel_flow p where p.execution = w ->> 0 limit 1) f;
   return null;
 end $$;
 

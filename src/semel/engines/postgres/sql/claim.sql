@@ -24,7 +24,7 @@ with me as materialized (
 )
 select t.lane, t.seq, t.execution, t.attempt, t.max_attempts, t.cancel, x.name, x.key, x.generation, x.input,
        x.kind, coalesce(x.root_id, x.id), x.parent_id
-  from taken t join semel_execution x on x.id = t.execution
+  from taken t cross join lateral (select * from semel_execution p where p.id = t.execution limit 1) x
 
 -- name: keyed_heads
 -- The first waiting task of each concurrency key in lane $2 that nobody works on, keys after $3 first,
@@ -57,7 +57,7 @@ with me as materialized (
 )
 select t.lane, t.seq, t.execution, t.attempt, t.max_attempts, t.cancel, x.name, x.key, x.generation, x.input,
        x.kind, coalesce(x.root_id, x.id), x.parent_id
-  from taken t join semel_execution x on x.id = t.execution
+  from taken t cross join lateral (select * from semel_execution p where p.id = t.execution limit 1) x
 
 -- name: release
 -- Give tasks back unrun, in their place, the attempt not counted. Shared: worker; rows: lane, seq.

@@ -12,7 +12,7 @@ select x.id, x.key is not null and x.current, x.finished_at, x.retention, x.dedu
          with recursive above (id) as (
            select x.parent_id union all
            select p.parent_id from above a join semel_execution p on p.id = a.id where p.parent_id is not null)
-         select from above a join semel_flow f on f.execution = a.id)
+         select from above a where exists (select from semel_flow f where f.execution = a.id offset 0))
   from unnest($1::text[]) as o(id) join semel_execution x on x.id = o.id and x.finished_at is not null
 
 -- name: strip
@@ -23,12 +23,12 @@ update semel_execution x set input = null, output = null, error = null, stripped
 -- name: forget
 -- Delete executions and all that is known of them. Rows: id.
 with gone as (
-  delete from semel_execution x using unnest($1::text[]) as o(id)
-   where x.id = o.id and x.status in ('completed', 'failed', 'cancelled', 'timed_out') returning x.id
+  delete from semel_execution
+   where id = any($1::text[]) and status in ('completed', 'failed', 'cancelled', 'timed_out') returning id
 ), dead as (
-  delete from semel_dead d using unnest($1::text[]) as o(id) where d.execution = o.id
+  delete from semel_dead where execution = any($1)
 )
-delete from semel_duplicate d using unnest($1::text[]) as o(id) where d.execution = o.id
+delete from semel_duplicate where execution = any($1)
 
 -- name: slip
 -- Look at these executions again later. Rows: due_at, executions.

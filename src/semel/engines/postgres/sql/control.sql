@@ -1,8 +1,8 @@
 -- name: withdraw
 -- Take back an execution that nobody runs yet: (id). Gives its attempts so far.
 with ready as (
-  delete from semel_ready r using semel_execution x
-   where x.id = $1 and r.lane = x.lane and r.seq = x.seq and r.owner is null returning r.attempt
+  delete from semel_ready
+   where (lane, seq) = (select lane, seq from semel_execution where id = $1) and owner is null returning attempt
 ), later as (
   delete from semel_later where execution = $1 returning attempt
 )
@@ -10,9 +10,9 @@ select attempt from ready union all select attempt from later
 
 -- name: ask_to_stop
 -- Ask the worker that runs an execution to cancel it: (id).
-update semel_ready r set cancel = true from semel_execution x
- where x.id = $1 and r.lane = x.lane and r.seq = x.seq and r.owner is not null
-returning pg_notify('semel_cancel', r.execution)::text
+update semel_ready set cancel = true
+ where (lane, seq) = (select lane, seq from semel_execution where id = $1) and owner is not null
+returning pg_notify('semel_cancel', execution)::text
 
 -- name: copy_for_redrive
 -- What a new execution needs to repeat an old one: (namespace, id). Its lane is the ordinary one, even if the old one

@@ -36,19 +36,21 @@ on conflict do nothing returning execution
 
 -- name: recorded
 -- Who wrote these rows: after a lost reply, whether it was committed. Rows: execution, n.
-select j.execution, j.token from unnest($1::text[], $2::bigint[]) as o(execution, n)
-  join semel_journal j on j.execution = o.execution and j.n = o.n
+select o.execution, j.token from unnest($1::text[], $2::bigint[]) as o(execution, n)
+ cross join lateral (select p.token from semel_journal p where p.execution = o.execution and p.n = o.n limit 1) j
 
 -- name: held
 -- Which of these claims are still this worker's; nobody can take them until the end of the transaction.
 -- Shared: worker; rows: lane, seq.
-select r.seq, f.base from semel_ready r join semel_flow f on f.execution = r.execution
+select r.seq, f.base from semel_ready r
+ cross join lateral (select p.base from semel_flow p where p.execution = r.execution limit 1) f
  where r.lane = any($2::int[]) and r.seq = any($3::bigint[]) and r.owner = $1 for update of r
 
 -- name: consume
 -- What came and was taken in. Rows: execution, id.
-delete from semel_inbox i using unnest($1::text[], $2::bigint[]) as o(execution, id)
- where i.execution = o.execution and i.id = o.id
+delete from semel_inbox where ctid = any(array(
+  select i.ctid from unnest($1::text[], $2::bigint[]) as o(execution, id)
+   cross join lateral (select b.ctid from semel_inbox b where b.execution = o.execution and b.id = o.id limit 1) i))
 
 -- name: admit_children
 -- Executions that flows ask for, and their work rows; a taken key or id is passed over. Gives the ids that are in.
@@ -84,7 +86,7 @@ select pg_notify('semel_later', min(run_at)::text)::text from fresh
 -- name: bind_children
 -- What becomes of child flows when their parent ends. Rows: execution, on_close.
 update semel_flow f set on_close = o.on_close from unnest($1::text[], $2::text[]) as o(execution, on_close)
- where f.execution = o.execution
+ where f.execution = o.execution and f.execution = any($1)
 
 -- name: add_waiter
 -- Another flow waits for an execution that has not ended: (id, [flow, command] as JSON). Gives it if so.
@@ -125,7 +127,7 @@ on conflict (execution, name) do update set value = excluded.value
 -- name: drop_attributes
 -- Search attributes that are no more. Rows: execution, name.
 delete from semel_attribute a using unnest($1::text[], $2::text[]) as o(execution, name)
- where a.execution = o.execution and a.name = o.name
+ where a.execution = o.execution and a.name = o.name and a.execution = any($1)
 
 -- name: attributes
 -- The search attributes of an execution: (execution).
@@ -142,7 +144,8 @@ select f.execution from semel_flow f where f.execution = any($1::text[]) order b
 with asleep as (
   update semel_flow f set asleep = true, due_at = o.due_at, parked = null, parks = 0
     from unnest($2::int[], $3::bigint[], $4::text[], $5::bigint[]) as o(lane, seq, execution, due_at)
-   where f.execution = o.execution and not exists (select from semel_inbox i where i.execution = o.execution)
+   where f.execution = o.execution and f.execution = any($4)
+     and not exists (select from semel_inbox i where i.execution = o.execution offset 0)
   returning f.execution, o.lane, o.seq, o.due_at
 ), gone as (
   delete from semel_ready r
@@ -177,23 +180,22 @@ select count(*) from due
 with begun as (
   update semel_flow f set base = o.base, snapshot = o.snapshot
     from unnest($1::text[], $2::bigint[], $3::bytea[]) as o(execution, base, snapshot)
-   where f.execution = o.execution
+   where f.execution = o.execution and f.execution = any($1)
   returning f.execution, f.base
 )
-delete from semel_journal j using begun b where j.execution = b.execution and j.n <= b.base
+delete from semel_journal j using begun b where j.execution = b.execution and j.n <= b.base and j.execution = any($1)
 
 -- name: close_flows
 -- Flows that have ended take nothing in any more. What their last run began with stays, before the first row of its
 -- journal and with token 0. Rows: execution.
 with closed as (
-  delete from semel_flow f using unnest($1::text[]) as o(execution) where f.execution = o.execution
-  returning f.execution, f.base, f.snapshot
+  delete from semel_flow where execution = any($1::text[]) returning execution, base, snapshot
 ), kept as (
   insert into semel_journal (execution, n, token, body)
   select execution, base, 0, snapshot from closed where snapshot is not null
   on conflict do nothing
 )
-delete from semel_inbox i using unnest($1::text[]) as o(execution) where i.execution = o.execution
+delete from semel_inbox where execution = any($1)
 
 -- name: children_of
 -- Living child flows that do not outlive their parent as they are. Rows: execution. PostgreSQL: waits for what is
@@ -201,14 +203,13 @@ delete from semel_inbox i using unnest($1::text[]) as o(execution) where i.execu
 with parents as materialized (
   select execution from semel_flow where execution = any($1::text[]) order by execution for update
 )
-select f.execution, f.on_close from parents p
-  join semel_flow f on f.parent_id = p.execution and f.on_close <> 'abandon'
+select f.execution, f.on_close from parents p cross join lateral (
+  select c.execution, c.on_close from semel_flow c where c.parent_id = p.execution and c.on_close <> 'abandon' offset 0) f
 
 -- name: evict
 -- Take the work row of a flow away, whoever has it: (execution). Gives its attempts.
 with ready as (
-  delete from semel_ready r using semel_execution x
-   where x.id = $1 and r.lane = x.lane and r.seq = x.seq returning r.attempt
+  delete from semel_ready where (lane, seq) = (select lane, seq from semel_execution where id = $1) returning attempt
 ), later as (
   delete from semel_later where execution = $1 returning attempt
 )
@@ -217,9 +218,9 @@ select attempt from ready union all select attempt from later
 -- name: promote_flows
 -- Sleeping flows whose time has come get something to do: (limit). Gives the lanes.
 with due as (
-  update semel_flow set asleep = false, due_at = null where execution in (
+  update semel_flow set asleep = false, due_at = null where execution = any(array(
     select execution from semel_flow where due_at <= (select semel_now())
-     order by due_at limit $1 for update skip locked)
+     order by due_at limit $1 for update skip locked))
   returning lane, execution, name, max_attempts
 ), placed as (
   update semel_execution x set lane = d.lane, seq = default from due d where x.id = d.execution
@@ -251,15 +252,16 @@ select n, token, body from semel_journal where execution = $1 order by n
 
 -- name: forget_flows
 -- All that is known of flows that are past their retention. Rows: id.
-with j as (delete from semel_journal x using unnest($1::text[]) as o(id) where x.execution = o.id),
-     p as (delete from semel_published x using unnest($1::text[]) as o(id) where x.execution = o.id),
-     a as (delete from semel_attribute x using unnest($1::text[]) as o(id) where x.execution = o.id)
-delete from semel_seen x using unnest($1::text[]) as o(id) where x.execution = o.id
+with j as (delete from semel_journal where execution = any($1::text[])),
+     p as (delete from semel_published where execution = any($1)),
+     a as (delete from semel_attribute where execution = any($1))
+delete from semel_seen where execution = any($1)
 
 -- name: mail
 -- Flows for which something has come. Rows: execution.
 select o.execution from unnest($1::text[]) as o(execution)
- where exists (select from semel_inbox i where i.execution = o.execution and i.kind in ('message', 'signal'))
+ where exists (
+   select from semel_inbox i where i.execution = o.execution and i.kind in ('message', 'signal') offset 0)
 
 -- name: see
 -- Message keys that an entity is done with, and their answers; who asked is told. Rows: execution, n, key, at, reply.
@@ -273,8 +275,9 @@ select pg_notify('semel_done', string_agg(distinct execution, ','))::text from s
 
 -- name: unsee
 -- Message keys past their window. Rows: execution, n.
-delete from semel_seen s using unnest($1::text[], $2::bigint[]) as o(execution, n)
- where s.execution = o.execution and s.n = o.n
+delete from semel_seen where ctid = any(array(
+  select s.ctid from unnest($1::text[], $2::bigint[]) as o(execution, n)
+   cross join lateral (select p.ctid from semel_seen p where p.execution = o.execution and p.n = o.n limit 1) s))
 
 -- name: load_seen
 -- The message keys that entities have seen, oldest first. Rows: execution.
@@ -285,7 +288,8 @@ select s.execution, s.n, s.key, s.at from unnest($1::text[]) as o(execution)
 -- Answers to messages, those that are there. Rows: execution, key.
 select s.execution, s.key, s.reply from unnest($1::text[], $2::text[]) as o(execution, key)
  cross join lateral (select * from semel_seen p where p.execution = o.execution and p.key = o.key limit 1) s
- where not exists (select from semel_inbox i where i.execution = s.execution and i.ref = s.key and i.kind = 'message')
+ where not exists (
+   select from semel_inbox i where i.execution = s.execution and i.ref = s.key and i.kind = 'message' offset 0)
 
 -- name: entities
 -- The living entities under these keys. Shared: namespace; rows: key.
@@ -303,11 +307,13 @@ select x.key, x.id from found x
 -- name: inherit_seen
 -- The message keys of an entity that has ended are those of the one that takes its place. Rows: old, new.
 insert into semel_seen (execution, n, key, at, reply)
-select f.execution, s.n, s.key, s.at, s.reply from unnest($1::text[], $2::text[]) as o(old, new)
-  join semel_flow f on f.execution = o.new join semel_seen s on s.execution = o.old
+select o.new, s.n, s.key, s.at, s.reply from unnest($1::text[], $2::text[]) as o(old, new)
+ cross join lateral (select from semel_flow f where f.execution = o.new limit 1) f
+ cross join lateral (select * from semel_seen p where p.execution = o.old offset 0) s
 on conflict do nothing
 
 -- name: entity_state
 -- What an entity was when it last rested: (namespace, key).
-select f.snapshot from semel_execution x join semel_flow f on f.execution = x.id
+select f.snapshot from semel_execution x
+ cross join lateral (select p.snapshot from semel_flow p where p.execution = x.id limit 1) f
  where x.namespace = $1 and x.kind = 'entity' and x.key = $2 and x.current

@@ -30,7 +30,7 @@ update semel_gate set tokens = $3, refilled_at = $4 where namespace = $1 and sco
 -- Permits whose claim is gone count no more.
 delete from semel_permit p
  where p.namespace = $1 and not exists (
-   select from semel_ready r where r.lane = p.lane and r.seq = p.seq and r.owner is not null)
+   select from semel_ready r where r.lane = p.lane and r.seq = p.seq and r.owner is not null offset 0)
 
 -- name: count_permits
 -- How many permits of a scope are in use: (namespace, scope).

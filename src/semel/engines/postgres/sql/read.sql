@@ -71,7 +71,8 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
  where namespace = $1 and ($2::text is null or id < $2) and ($3::text is null or queue = $3)
    and ($4::text is null or name = $4) and ($5::text is null or kind = $5) and ($6::text is null or status = $6)
    and id in (select a.execution from unnest($8::text[], $9::text[]) as o(name, value)
-                join semel_attribute a on a.name = o.name and a.value = o.value
+               cross join lateral (
+                 select * from semel_attribute p where p.name = o.name and p.value = o.value offset 0) a
                group by a.execution having count(*) = cardinality($8::text[]))
  order by id desc limit $7
 
