@@ -198,7 +198,7 @@ def test_a_missing_guard_of_flows_is_noticed(mutant: Mutant, tmp_path: Path, mon
         asyncio.run(asyncio.wait_for(passes(site, mutant.check, mutant.table), 30))
 
 
-async def _falls_asleep_while_a_signal_comes(site: Site, weaker: str | None) -> None:
+async def _falls_asleep_while_a_signal_comes(site: Site, weaker: str | None, restart: bytes | None = None) -> None:
     """PostgreSQL: one that is falling asleep has either seen what came, or is seen asleep."""
     async with FlowShop(site) as shop:
         worker, turn = await held(shop)
@@ -211,7 +211,8 @@ async def _falls_asleep_while_a_signal_comes(site: Site, weaker: str | None) -> 
             await sender.execute(
                 "insert into semel_inbox (execution, kind, name, at) values ($1, 'signal', 'go', 1)", turn.execution
             )
-            sleeping = asyncio.create_task(shop.store.run(commit, "default", worker, [replace(turn, rests=True)]))
+            resting = replace(turn, rests=True, restart=restart)
+            sleeping = asyncio.create_task(shop.store.run(commit, "default", worker, [resting]))
             await asyncio.wait([sleeping], timeout=0.3)
             await coming.commit()
             await sleeping
@@ -224,6 +225,8 @@ async def _falls_asleep_while_a_signal_comes(site: Site, weaker: str | None) -> 
 def test_without_the_lock_a_flow_would_sleep_over_what_comes(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     site = new_site("postgres", tmp_path, request)
     asyncio.run(_falls_asleep_while_a_signal_comes(site, None))
+    asyncio.run(site.reset())
+    asyncio.run(_falls_asleep_while_a_signal_comes(site, None, b"a snapshot"))
     asyncio.run(site.reset())
     unlocked = "select f.execution from semel_flow f where f.execution = any($1::text[]) order by f.execution"
     with pytest.raises(AssertionError):

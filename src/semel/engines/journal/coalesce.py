@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -24,7 +24,8 @@ def fitting(items: Sequence[Item], most: int, weigh: Callable[[Item], int], heav
 
 
 class Coalescer(Generic[Item, Answer]):
-    """A lone caller never waits for company; many callers share one commit.
+    """A lone caller never waits for company; many callers share one commit, and where `at_once` allows it another
+    one begins before it has ended, as soon as that one is full.
 
     `flush` gets a list and answers with a list of the same length; an exception inside the list goes to
     its caller alone, an exception raised goes to all of that flush.
@@ -36,6 +37,7 @@ class Coalescer(Generic[Item, Answer]):
         most: int,
         weigh: Callable[[Item], int] = lambda item: 0,
         heaviest: int = HEAVIEST,
+        at_once: int = 1,
     ) -> None:
         self._flush = flush
         self._most = most
@@ -43,7 +45,8 @@ class Coalescer(Generic[Item, Answer]):
         self._heaviest = heaviest
         self._items: list[Item] = []
         self._futures: list[asyncio.Future[Answer]] = []
-        self._flusher: asyncio.Task[None] | None = None
+        self._at_once = at_once
+        self._flushers: set[asyncio.Task[None]] = set()
         self._alone = True
         """The last flush held one item: whoever comes next is probably alone as well."""
         self._inline = False
@@ -61,7 +64,7 @@ class Coalescer(Generic[Item, Answer]):
         finally:
             self._inline = False
             if self._items:
-                self._flusher = asyncio.create_task(self._run())
+                self._begin()
         if isinstance(answer, BaseException):
             raise answer
         return answer
@@ -71,13 +74,18 @@ class Coalescer(Generic[Item, Answer]):
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._items.append(item)
         self._futures.append(future)
-        if not self._under_way:
-            self._flusher = asyncio.create_task(self._run())
+        if not self._under_way or (len(self._items) == self._most and len(self._flushers) < self._at_once):
+            self._begin()
         return future
+
+    def _begin(self) -> None:
+        flusher = asyncio.create_task(self._run())
+        self._flushers.add(flusher)
+        flusher.add_done_callback(self._flushers.discard)
 
     @property
     def _under_way(self) -> bool:
-        return self._inline or self._flusher is not None
+        return self._inline or bool(self._flushers)
 
     @property
     def waiting(self) -> list[Item]:
@@ -87,7 +95,7 @@ class Coalescer(Generic[Item, Answer]):
     async def drained(self) -> None:
         """Wait until all that was handed in has been answered."""
         while self._under_way:
-            await asyncio.wait([self._flusher or asyncio.ensure_future(asyncio.sleep(0.001))])
+            await asyncio.wait(self._flushers or [asyncio.ensure_future(asyncio.sleep(0.001))])
 
     async def _run(self) -> None:
         try:
@@ -109,4 +117,4 @@ class Coalescer(Generic[Item, Answer]):
                     else:
                         future.set_result(answer)
         finally:
-            self._flusher = None
+            self._flushers.discard(cast("asyncio.Task[None]", asyncio.current_task()))

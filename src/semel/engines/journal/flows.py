@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("semel.workflow")
 MOST_AT_ONCE = 200
+PARTS, LEAST = 4, 25
+"""Half of a worker's flows go on while the other half is written, in two of four parts; small ones do not pay."""
 LONG = 5_000
 """Entries in a journal from which on a workflow is told to continue as new."""
 PARKS_OF_THE_UNKNOWN = 2
@@ -94,7 +96,8 @@ class Flows:
         self._lanes = lanes
         self._held: dict[str, Held] = {}
         self._cache: OrderedDict[str, Instance] = OrderedDict()
-        self._commits: Coalescer[Commit, Verdict] = Coalescer(self._write, MOST_AT_ONCE, _weight)
+        part = min(MOST_AT_ONCE, max(LEAST, worker.settings.concurrency // PARTS))
+        self._commits: Coalescer[Commit, Verdict] = Coalescer(self._write, part, _weight, at_once=PARTS // 2)
         self._loads: Coalescer[Row, Loaded] = Coalescer(self._load_many, MOST_AT_ONCE)
         self._known: Coalescer[str, list[Row]] = Coalescer(self._load_seen, MOST_AT_ONCE)
         self._performer = Performer(worker)

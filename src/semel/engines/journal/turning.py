@@ -299,7 +299,9 @@ def _end(namespace: str, worker: int, commits: list[Commit], verdicts: dict[int,
 def _rest(worker: int, commits: list[Commit], verdicts: dict[int, Verdict]) -> Script[None]:
     if not commits:
         return
-    locked = {row[0] for row in (yield Ask("lock_flows", (sorted(c.execution for c in commits),)))}
+    locked = {c.execution for c in commits if c.restart is not None}  # by `restart_flows`
+    if others := sorted(c.execution for c in commits if c.restart is None):
+        locked |= {row[0] for row in (yield Ask("lock_flows", (others,)))}
     rows = [(c.lane, c.seq, c.execution, c.due) for c in commits if c.execution in locked]
     asleep = {row[0] for row in (yield Each("sleep_flows", rows, (worker,)))} if rows else set()
     for c in commits:

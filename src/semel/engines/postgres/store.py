@@ -1,4 +1,4 @@
-"""The PostgreSQL store: each line of work has its connection, each statement one pinned plan."""
+"""The PostgreSQL store: each line of work has its connections, each statement one pinned plan."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class PostgresStore:
         self._queries = load_queries("semel.engines.postgres")
         # A claim need not outlive a crash of the server: if it is lost, the task is free again.
         self._wires = {
-            line: Wire(url, line.value, {**PLANS, "synchronous_commit": "off"} if line is Line.CLAIM else PLANS)
+            line: [
+                Wire(url, line.value, {**PLANS, "synchronous_commit": "off"} if line is Line.CLAIM else PLANS)
+                for _ in range(2 if line is Line.SETTLE else 1)
+            ]
             for line in Line
         }
         self._ear: Ear | None = None
@@ -53,7 +56,7 @@ class PostgresStore:
     async def run(self, script: Procedure[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a script; see Store."""
         for attempt in range(_TRIES):
-            async with self._wires[script.line] as connection:
+            async with self._wire(script.line) as connection:
                 try:
                     if script.atomic:
                         return cast(T, await self._play(connection, script(*args, **kwargs)))
@@ -62,6 +65,11 @@ class PostgresStore:
                     if attempt == _TRIES - 1:
                         raise
         raise AssertionError("unreachable")
+
+    def _wire(self, line: Line) -> Wire:
+        """One that is free, or the first."""
+        first, *others = self._wires[line]
+        return next((wire for wire in others if not wire.busy), first) if first.busy else first
 
     async def _transact(self, connection: asyncpg.Connection, script: Script[Any]) -> Any:
         await self._step(connection, "begin")
@@ -120,7 +128,7 @@ class PostgresStore:
 
     async def check(self) -> list[tuple[bool, str, str]]:
         """The server's version and durability settings."""
-        async with self._wires[Line.READ] as connection:
+        async with self._wire(Line.READ) as connection:
             version = connection.get_server_version()
             findings = [
                 (
@@ -138,4 +146,4 @@ class PostgresStore:
         """Close every connection."""
         if self._ear is not None:
             await self._ear.close()
-        await asyncio.gather(*(wire.close() for wire in self._wires.values()))
+        await asyncio.gather(*(wire.close() for wires in self._wires.values() for wire in wires))

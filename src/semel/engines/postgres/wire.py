@@ -46,6 +46,11 @@ class Wire:
         self._connection: asyncpg.Connection | None = None
         self._lock = asyncio.Lock()
 
+    @property
+    def busy(self) -> bool:
+        """Does someone use it now?"""
+        return self._lock.locked()
+
     async def __aenter__(self) -> asyncpg.Connection:
         """The connection, for one at a time. Errors come out in Semel's words."""
         await self._lock.acquire()
