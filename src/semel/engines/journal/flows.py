@@ -328,8 +328,11 @@ class Flows:
         """Write turns. A database that is away is waited for, since the lease protects the claims."""
         worker = self._worker.id
         verdicts: dict[int, Verdict] = {}
-        plain = [c for c in commits if c.plain]
-        rest = [c for c in commits if not c.plain]
+        plain: list[Commit] = []
+        rest: list[Commit] = []
+        for c in commits:
+            (plain if c.plain else rest).append(c)
+        more = rest
         failures = 0
         while plain or rest:
             try:
@@ -351,7 +354,7 @@ class Flows:
                 if len(commits) == 1:
                     raise
                 return [await self._write_alone(c) for c in commits]  # one that is refused must not hold up the others
-        self._tell([c for c in commits if not c.plain], verdicts)
+        self._tell(more, verdicts)
         return [verdicts.get(c.seq, Verdict.STALE) for c in commits]
 
     async def _write_alone(self, c: Commit) -> Verdict | BaseException:
