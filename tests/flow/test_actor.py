@@ -103,6 +103,18 @@ def test_one_that_waits_can_be_gone_through_again(before: int) -> None:
         assert [reply.key for reply in last.replies] == ["draw", "c", "d"]
 
 
+@pytest.mark.timeout(20)
+def test_one_that_is_held_lets_all_in_and_handles_none() -> None:
+    one = diary()
+    one.turn(SECOND, letters("a"))
+    one.hold(1 << 20)
+    texts = [str(n) for n in range(FEW + 10)]
+    turn = one.turn(SECOND, letters(*texts, first=2))
+    assert (lines(turn), turn.replies) == (b'{"lines":["a"]}', [])
+    assert turn.snapshot is not None
+    assert [signal.key for signal in turn.snapshot.signals] == texts
+
+
 def test_one_that_ends_leaves_those_behind_it_to_the_next_life() -> None:
     end = Arrival(SECOND, Signalled("end", Raw(b"{}"), "end"), 2)
     turn = diary().turn(SECOND, [*letters("a"), end, *letters("b", first=3)])

@@ -174,10 +174,10 @@ class Actor(Instance):
 
     def _let_in(self, turn: Turn, now: int, waiting: deque[Arrival]) -> None:
         """Messages that find it at rest come in together: as if it had begun with them all."""
-        if not self._resting or not isinstance(waiting[0].what, Signalled):
+        came = len(self._mail)
+        if not self._resting or came >= FEW or not isinstance(waiting[0].what, Signalled):
             super()._let_in(turn, now, waiting)
             return
-        came = len(self._mail)
         while waiting and isinstance(waiting[0].what, Signalled) and len(self._mail) < FEW:
             what = self._next_of(turn, waiting)
             if isinstance(what, Signalled):
