@@ -66,8 +66,7 @@ def test_one_by_one_or_together_makes_no_difference() -> None:
     together, one_by_one = diary(), diary()
     texts = [str(n) for n in range(3 * FEW)]
     turn = together.turn(SECOND, letters(*texts))
-    for row, text in enumerate(texts, 1):
-        last = one_by_one.turn(SECOND, letters(text, first=row))
+    last = [one_by_one.turn(SECOND, letters(text, first=row)) for row, text in enumerate(texts, 1)][-1]
     assert lines(turn) == lines(last)
     assert turn.snapshot is not None
     assert last.snapshot is not None

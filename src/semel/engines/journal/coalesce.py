@@ -74,7 +74,7 @@ class Coalescer(Generic[Item, Answer]):
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._items.append(item)
         self._futures.append(future)
-        if not self._under_way or (len(self._items) == self._most and len(self._flushers) < self._at_once):
+        if not self._under_way or (len(self._items) >= self._most and len(self._flushers) < self._at_once):
             self._begin()
         return future
 
