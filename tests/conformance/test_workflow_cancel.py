@@ -55,6 +55,34 @@ async def test_asked_again_it_still_cleans_up_in_peace(world: World) -> None:
     assert did == ["cleaned up"]
 
 
+@pytest.mark.parametrize("again", [False, True])
+async def test_one_that_has_begun_cleans_up_though_nobody_serves_it_now(world: World, again: bool) -> None:
+    """Something has come for it, so that it waits for a worker as one does that has not begun."""
+    app, did = world.app(), []
+
+    @app.workflow
+    async def flow(ctx: semel.Context, run: int) -> None:
+        try:
+            await ctx.wait_signal("first")
+            if run < 2 and again:
+                ctx.continue_as_new(run + 1)
+            await ctx.wait_signal("never")
+        finally:
+            await ctx.step(did.append, run)
+
+    async with world.worker(app):
+        handle = await waits(await app.start_workflow(flow, 1, workflow_id="k"))
+        if again:
+            await handle.signal("first")
+            await eventually(lambda: did == [1])
+            await waits(handle)
+    await handle.signal("first")
+    assert await handle.cancel() is Status.RUNNING
+    async with world.worker(app):
+        assert await ended(handle) == "cancelled"
+    assert did == ([1, 2] if again else [1])
+
+
 async def test_code_may_turn_it_down(world: World) -> None:
     app = world.app()
 

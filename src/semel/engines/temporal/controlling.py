@@ -35,8 +35,8 @@ async def cancel(client: Client, reader: Reader, id: str) -> Status | None:
     execution = await reader.execution(seen)
     if execution.status.terminal:
         return execution.status
-    if execution.status is Status.PENDING:
-        # It cannot wait to be told: nobody might ever serve it.
+    if execution.status is Status.PENDING and (execution.kind == "task" or reader.untouched(seen)):
+        # It cannot wait to be told: nobody might ever serve it. One that has begun may clean up, wherever it waits.
         await _end(client, seen, CANCELLED)
         return await _status_after(reader, id)
     request = RequestCancelWorkflowExecutionRequest(

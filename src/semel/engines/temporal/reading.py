@@ -204,17 +204,27 @@ class Reader(Histories):
         ended = await self.ended(closing)
         return ended.status, ended.error
 
+    def untouched(self, seen: Seen) -> bool:
+        """A workflow that nobody has begun, in this run or in one that it continues."""
+        return seen.live and seen.info.execution.run_id == seen.first_run and self._is_fresh(seen)
+
+    def _is_fresh(self, seen: Seen) -> bool:
+        """Its delay is not over, or nobody has taken this run."""
+        if seen.details is None:
+            return False
+        later = seen.card.due is not None and not seen.card.foreign and BEGUN not in seen.memo
+        return later or seen.info.history_length <= (3 if seen.details.HasField("pending_workflow_task") else 1)
+
     def _live(self, seen: Seen) -> Status:
         details = seen.details
         if details is None:
             return Status.RUNNING
-        task = details.HasField("pending_workflow_task")
         if seen.card.kind == "task":
             waits = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
             return Status.RUNNING if any(a.state != waits for a in details.pending_activities) else Status.PENDING
-        later = seen.card.due is not None and not seen.card.foreign and BEGUN not in seen.memo
-        if later or seen.info.history_length <= (3 if task else 1):  # its delay is not over, or nobody has taken it
+        if self._is_fresh(seen):
             return Status.PENDING
+        task = details.HasField("pending_workflow_task")
         if not task or details.pending_workflow_task.attempt > 1:
             return Status.WAITING
         waits_too = PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
