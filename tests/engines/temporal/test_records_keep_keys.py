@@ -108,8 +108,8 @@ async def test_saying_it_twice_changes_nothing(world: World) -> None:
 
 async def test_of_many_that_reserve_at_once_none_is_lost(world: World) -> None:
     async with opened(world) as one, opened(world) as two:
-        holders = await asyncio.gather(*((one, two)[n % 2].reserve(run(f"r{n}")) for n in range(20)))
-        assert {holder.id for holder in holders} == {f"r{n}" for n in range(20)}  # none has ended: each was followed
+        holders = await asyncio.gather(*((one, two)[n % 2].reserve(run(f"r{n}")) for n in range(80)))
+        assert {holder.id for holder in holders} == {f"r{n}" for n in range(80)}  # none has ended: each was followed
         assert await world.count("semel_record_key") == 1
 
 

@@ -25,7 +25,6 @@ from semel.engines.journal.script import Ask, Collision, Each, Line, Row, Script
 DAY: Final = 86_400_000_000
 """Microseconds until one that has not ended is looked at."""
 AT_ONCE: Final = 200
-TRIES: Final = 5
 LOST: Final = ErrorInfo("semel.Terminated", "it ended in the cluster without a word: terminated, or deleted.")
 
 
@@ -66,20 +65,19 @@ def reserve(namespace: str, wanted: Reservation) -> Script[Prior]:
     """Take the key, or learn who has it: the holder afterwards."""
     asked = Request(wanted.name, wanted.fingerprint, wanted.reuse)
     where = (namespace, wanted.kind, wanted.key)
-    for _ in range(TRIES):
-        yield Ask("lock_record_key", where)
-        found = yield Ask("record_by_key", where)
-        if found:
-            prior = prior_of(found[0])
-            free = prior.status.live or prior.id == wanted.previous
-            if prior.id == wanted.execution:
-                return prior
-            if not free and not isinstance(decide(prior, asked, from_micros(found[0][-1])), Admit):
-                return prior
-            yield Each("forget_record_keys", [(prior.id,)], (namespace,))
-        if (yield Ask("reserve_record_key", _row(namespace, wanted))):
-            return Prior(wanted.execution, wanted.name, wanted.fingerprint, Status.RUNNING, wanted.generation, None)
-        # Another one was first with a key that had no row to lock.
+    yield Ask("await_record_key", where)
+    yield Ask("lock_record_key", where)
+    found = yield Ask("record_by_key", where)
+    if found:
+        prior = prior_of(found[0])
+        free = prior.status.live or prior.id == wanted.previous
+        if prior.id == wanted.execution:
+            return prior
+        if not free and not isinstance(decide(prior, asked, from_micros(found[0][-1])), Admit):
+            return prior
+        yield Each("forget_record_keys", [(prior.id,)], (namespace,))
+    if (yield Ask("reserve_record_key", _row(namespace, wanted))):
+        return Prior(wanted.execution, wanted.name, wanted.fingerprint, Status.RUNNING, wanted.generation, None)
     raise Collision(f"execution {wanted.execution} holds another key than {wanted.key!r}: nothing was written.")
 
 

@@ -1,3 +1,7 @@
+-- name: await_record_key
+-- Whoever wants a key of the ledger waits for its turn, whether it has a row or not: (namespace, kind, key).
+select 1 from (select pg_advisory_xact_lock(hashtextextended(concat_ws(' ', $1::text, $2::text, $3::text), 0))) turn
+
 -- name: lock_record_key
 -- Whoever holds a key of the ledger holds it until this transaction has ended: (namespace, kind, key).
 select 1 from semel_record_key where key = $3 and namespace = $1 and kind = $2 for update

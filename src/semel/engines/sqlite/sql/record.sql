@@ -1,3 +1,8 @@
+-- name: await_record_key
+-- Whoever wants a key of the ledger waits for its turn, whether it has a row or not: (namespace, kind, key).
+-- SQLite: writers come one at a time as it is.
+select 1 where ?1 || ?2 || ?3 is not null
+
 -- name: lock_record_key
 -- Whoever holds a key of the ledger holds it until this transaction has ended: (namespace, kind, key).
 -- SQLite: writers come one at a time as it is.
