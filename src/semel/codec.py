@@ -21,8 +21,10 @@ from semel.errors import DefinitionError, NotDecodable, NotEncodable, PayloadToo
 
 MAX_PAYLOAD: Final = 1 << 20
 MAX_DEPTH: Final = 64
-_LONG_NUMBER: Final = re.compile(rb"\d{19}")
-_PLAIN: Final = (str, int, bool, float, type(None))
+_SUSPECT: Final = 19
+"""Digits of an integer that may be beyond 64 bits; what is shorter cannot be too deep either."""
+_LONG_NUMBER: Final = re.compile(rb"\d{%d}" % _SUSPECT)
+_HARMLESS: Final = (str, int, bool)
 
 
 def _to_json(value: Any) -> Any:
@@ -66,8 +68,7 @@ def encode(value: Any, what: str, *, plain: bool = False, limit: int = MAX_PAYLO
         data = _encode_with_keys(value, what, error)
     # NaN and Infinity come out as null: where there is a null, look for them; the same for what may be too deep
     # and for integers that other readers of JSON would round.
-    deep = data.count(b"[") + data.count(b"{") > MAX_DEPTH
-    if plain or deep or b"null" in data or _LONG_NUMBER.search(data):
+    if plain or b"null" in data or (len(data) >= _SUSPECT and _deep_or_long(data)):
         _point_at(value, what, plain=plain)
     if len(data) > limit:
         raise PayloadTooLarge(
@@ -75,6 +76,10 @@ def encode(value: Any, what: str, *, plain: bool = False, limit: int = MAX_PAYLO
             "and pass a reference to it, or raise max_payload."
         )
     return data
+
+
+def _deep_or_long(data: bytes) -> bool:
+    return data.count(b"[") + data.count(b"{") > MAX_DEPTH or _LONG_NUMBER.search(data) is not None
 
 
 def _encode_with_keys(value: Any, what: str, error: Exception) -> bytes:
@@ -201,7 +206,7 @@ class Returns:
         """None is stored as nothing at all."""
         if value is None:
             return None
-        data = encode(value, "result", plain=self._plain_result and type(value) not in _PLAIN[:3], limit=limit)
+        data = encode(value, "result", plain=self._plain_result and type(value) not in _HARMLESS, limit=limit)
         if not self._plain_result:
             try:
                 self._result.decode(data)
@@ -274,7 +279,7 @@ class Shape(Returns):
         if not bound:
             return b"{}"
         for name in self._plain & bound.keys():
-            if type(bound[name]) not in (str, int, bool):
+            if type(bound[name]) not in _HARMLESS:
                 _point_at(bound[name], name, plain=True)
         data = encode(bound, "arguments", limit=limit)
         try:

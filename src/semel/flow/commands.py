@@ -80,4 +80,6 @@ class Command(Struct, eq=False):
     effect: str = ""
     """What effect keys of a step are made of: its name and how many there were before."""
     tries: Retry = ONCE
+    swift: bool = False
+    """An async step without a single await: it runs to its end in one go, with or without a task of its own."""
     payload: bytes | None = None

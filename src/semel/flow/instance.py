@@ -178,7 +178,7 @@ class Instance:
     def _take_in(self, turn: Turn, now: int, waiting: deque[Arrival]) -> None:
         if self._main is None:
             self._feed(Began(FORMAT, self.workflow.version, self.run, now))
-        while not (self._main is None or self._main.done()):
+        while (main := self._main) is not None and not main.done():
             timer = self._timers.first()
             if timer is not None and timer.due <= now and not (waiting and waiting[0].at < timer.due):
                 self._move_to(now)
@@ -211,9 +211,9 @@ class Instance:
         return None
 
     def _concerns(self, what: Happening, at: int) -> bool:
+        if type(what) is Resolved:  # the commonest come first
+            return what.command in self.pending
         match what:
-            case Resolved(command):
-                return command in self.pending
             case Signalled(key=str(key)):
                 return self._is_new(key, at)
             case Stopped():
@@ -235,8 +235,8 @@ class Instance:
 
     def _happen(self, what: Happening) -> None:
         match what:
-            case Resolved(number):  # the commonest come first
-                self._answer(number, what)
+            case Resolved():  # the commonest come first
+                self._answer(what)
             case Signalled():
                 if self._expected is not None and what.key is not None:
                     self._is_new(what.key, self.loop.now)
@@ -275,8 +275,8 @@ class Instance:
         if self._main is not None:
             self._main.cancel()
 
-    def _answer(self, number: int, resolved: Resolved) -> None:
-        command = self.pending.pop(number, None)
+    def _answer(self, resolved: Resolved) -> None:
+        command = self.pending.pop(resolved.command, None)
         if command is None:
             self._mismatch = self._mismatch or self._differs(resolved, None)
         else:

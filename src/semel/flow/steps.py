@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final
+from types import CodeType
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -33,39 +35,56 @@ def step_of(
         raise InvalidValue(f"{fn!r} is not a function: write ctx.{kind}(fn, *args).")
     if kind is Kind.TRANSACTION and inspect.iscoroutinefunction(fn):
         raise InvalidValue(f"{fn!r} is async: a transaction takes a plain `def fn(tx, …)`.")
-    label = _label(name or _name(fn))
-    returns = _returns(fn, label)
+    recipe = _recipe(fn, name, limit)
     policy = Retry(max_attempts=retry) if isinstance(retry, int) else retry
     return Command(
-        kind, label, _mark(label, args, kwargs), call=_bound(kind, fn, args, kwargs),
-        tries=policy or ONCE,
-        read=returns.decode_result, write=functools.partial(returns.encode_result, limit=limit),
+        kind, recipe.label, _mark(recipe.label, args, kwargs) if args or kwargs else "", tries=policy or ONCE,
+        call=_bound(kind, fn, args, kwargs), read=recipe.read, write=recipe.write, swift=recipe.swift,
     )  # fmt: skip
 
 
-@functools.lru_cache(4096)
-def _label(name: str) -> str:
-    return check_name(name, "step name", 255)
+class Recipe(NamedTuple):
+    """What all steps that run one function have in common."""
+
+    label: str
+    read: Callable[[bytes | None], Any]
+    write: Callable[[Any], bytes | None]
+    swift: bool
+
+
+_known: Final[OrderedDict[tuple[CodeType, str | None, int], Recipe]] = OrderedDict()
+"""By code rather than by function: lambdas and local functions are made anew each time."""
+
+
+def _recipe(fn: Callable[..., Any], name: str | None, limit: int) -> Recipe:
+    code = getattr(fn, "__code__", None)
+    if code is None:
+        return _recipe_of(_ANY, name or _name(fn), limit, swift=False)
+    found = _known.get((code, name, limit))
+    if found is None:
+        label = name or _name(fn)
+        found = _recipe_of(Returns.of(fn, label), label, limit, swift=_never_waits(code))
+        _known[code, name, limit] = found
+        if len(_known) > MOST_KNOWN:
+            _known.popitem(last=False)
+    return found
+
+
+def _recipe_of(returns: Returns, name: str, limit: int, *, swift: bool) -> Recipe:
+    write = functools.partial(returns.encode_result, limit=limit)
+    return Recipe(check_name(name, "step name", 255), returns.decode_result, write, swift)
+
+
+def _never_waits(code: CodeType) -> bool:
+    if not code.co_flags & inspect.CO_COROUTINE:
+        return False
+    return all(instruction.opname not in ("SEND", "YIELD_VALUE") for instruction in dis.get_instructions(code))
 
 
 def _bound(kind: Kind, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
     if kind is Kind.TRANSACTION:
         return lambda tx: fn(tx, *args, **kwargs)
     return functools.partial(fn, *args, **kwargs) if args or kwargs else fn
-
-
-_known: Final[OrderedDict[Any, Returns]] = OrderedDict()
-"""By code rather than by function: lambdas and local functions are made anew each time."""
-
-
-def _returns(fn: Callable[..., Any], name: str) -> Returns:
-    code = getattr(fn, "__code__", None)
-    found = _known.get(code) if code is not None else _ANY
-    if found is None:
-        found = _known[code] = Returns.of(fn, name)
-        if len(_known) > MOST_KNOWN:
-            _known.popitem(last=False)
-    return found
 
 
 def _name(fn: Callable[..., Any]) -> str:
@@ -75,8 +94,6 @@ def _name(fn: Callable[..., Any]) -> str:
 
 def _mark(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """What tells one input from another; values that JSON cannot carry count as alike."""
-    if not args and not kwargs:
-        return ""
     try:
         return fingerprint(name, encode([args, kwargs], "arguments")).hex()[:16]
     except InputError:

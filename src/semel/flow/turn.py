@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
-from semel.flow.commands import Command
+from semel.flow.commands import IN_PLACE, Command
 from semel.flow.entries import Entry, Happening
 from semel.flow.snapshot import Snapshot
 
@@ -87,3 +87,8 @@ class Turn(Struct):
     """Keys that were forgotten before their window was over."""
     hits: int = 0
     """Messages that were duplicates."""
+
+    @property
+    def outward(self) -> list[Command]:
+        """What it asks of others than whoever holds it."""
+        return [command for command in self.commands if command.kind not in IN_PLACE]

@@ -74,7 +74,8 @@ class Coalescer(Generic[Item, Answer]):
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._items.append(item)
         self._futures.append(future)
-        if not self._under_way or (len(self._items) >= self._most and len(self._flushers) < self._at_once):
+        flushers = len(self._flushers)
+        if not (flushers or self._inline) or (flushers < self._at_once and len(self._items) >= self._most):
             self._begin()
         return future
 

@@ -9,23 +9,20 @@ from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.script import Row
 from semel.engines.journal.turning import Birth, Commit
 from semel.flow import entries, replies, snapshot
-from semel.flow.commands import IN_PLACE, Command, Kind
+from semel.flow.commands import Command, Kind
 from semel.flow.instance import Instance
 from semel.flow.turn import Turn
 
 _EXECUTIONS = (Kind.TASK, Kind.WORKFLOW)
 
 
-async def commit_of(lanes: Lanes, claim: Claim, instance: Instance, turn: Turn, *, rests: bool) -> Commit:
-    """All that a turn leaves behind. `rests`: nothing of it runs here any more."""
+def commit_of(claim: Claim, instance: Instance, turn: Turn, *, rests: bool) -> Commit:
+    """What a turn leaves behind, without what it asks of others. `rests`: nothing of it runs here any more."""
     flow = claim.execution
-    made = Commit(claim.lane, claim.seq, flow, instance.position + 1, parent=claim.parent)
-    if turn.entries:
-        made.body = entries.dump(turn.entries)
-    made.consumed = [(flow, row) for row in turn.consumed]
-    outward = [command for command in turn.commands if command.kind not in IN_PLACE]
-    if outward or turn.dropped:
-        await _carry_out_all(lanes, made, outward, turn.dropped)
+    body = entries.dump(turn.entries) if turn.entries else None
+    made = Commit(claim.lane, claim.seq, flow, instance.position + 1, body, parent=claim.parent)
+    if turn.consumed:
+        made.consumed = [(flow, row) for row in turn.consumed]
     if instance.workflow.kind == "entity":
         _remember(made, turn)
     if turn.again is not None:
@@ -39,7 +36,8 @@ async def commit_of(lanes: Lanes, claim: Claim, instance: Instance, turn: Turn, 
     return made
 
 
-async def _carry_out_all(lanes: Lanes, made: Commit, commands: list[Command], dropped: list[Command]) -> None:
+async def carry_out(lanes: Lanes, made: Commit, commands: list[Command], dropped: list[Command]) -> None:
+    """What a turn asks of others, or no longer wants of them."""
     unborn = {command.number for command in dropped}
     for command in commands:
         await _carry_out(lanes, made, command, unborn)

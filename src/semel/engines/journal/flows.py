@@ -16,11 +16,10 @@ from semel.define.context import Running
 from semel.engine.outcomes import describe
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.coalesce import Coalescer
-from semel.engines.journal.commits import commit_of
-from semel.engines.journal.hub import Bell
+from semel.engines.journal.commits import carry_out, commit_of
 from semel.engines.journal.inbox import arrivals_of
 from semel.engines.journal.lanes import Lanes
-from semel.engines.journal.loading import Clock, Loaded, Ready
+from semel.engines.journal.loading import Clock, Held, Loaded, Ready
 from semel.engines.journal.patience import pause, persistently
 from semel.engines.journal.performing import Performer
 from semel.engines.journal.reading import dump_error
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
 
 log = logging.getLogger("semel.workflow")
+HELD, STALE = Verdict.HELD, Verdict.STALE
+"""Looked up once: an attribute of an enum is slow in Python 3.11."""
 MOST_AT_ONCE = 200
 PARTS, LEAST = 4, 25
 """Half of a worker's flows go on while the other half is written, in two of four parts; small ones do not pay."""
@@ -59,33 +60,6 @@ LONG = 5_000
 PARKS_OF_THE_UNKNOWN = 2
 PARKED_FIRST, PARKED_MOST = 5.0, 300.0
 """Seconds after which a parked flow is tried again: doubling, up to the second."""
-
-
-class Held:
-    """A flow that this worker has claimed."""
-
-    def __init__(self, claim: Claim, running: Running) -> None:
-        self.claim = claim
-        self.running = running
-        self.arrived: list[Arrival] = []
-        self.news = False
-        """Something may have come for it from outside."""
-        self.given: list[Arrival] = []
-        """What the turn that is under way was given."""
-        self.steps: dict[int, asyncio.Task[None]] = {}
-        """Steps that were begun and whose answers the code has not had: none of them is begun twice."""
-        self.instance: Instance | None = None
-        self._bell = Bell()
-
-    def ring(self) -> None:
-        """There is something to do."""
-        self._bell.ring()
-
-    async def wait(self, seconds: float | None) -> None:
-        """Until something has arrived, or so many seconds have passed."""
-        if not self.arrived and not self.news:
-            self._bell.rung = False
-            await self._bell.wait(seconds)
 
 
 class Flows:
@@ -144,7 +118,7 @@ class Flows:
             try:
                 verdict = await self._until_rest(held, loaded.instance, loaded.arrivals, loaded.clock)
             except Moved:
-                verdict = Verdict.STALE
+                verdict = STALE
             except (NonDeterminism, Forbidden, RuntimeError, InputError) as error:
                 await self._save_answer(held, loaded)
                 await self._park(held.claim, error, loaded.parks)
@@ -180,8 +154,10 @@ class Flows:
             turn = instance.turn(clock(), arrivals)
             held.given = []
             in_place = instance.in_place
-            made = await commit_of(self._lanes, claim, instance, turn, rests=not in_place)
-            verdict = Verdict.HELD
+            made = commit_of(claim, instance, turn, rests=not in_place)
+            if (outward := turn.outward) or turn.dropped:
+                await carry_out(self._lanes, made, outward, turn.dropped)
+            verdict = HELD
             if made.body is not None or not made.plain:
                 verdict = await self._commits.ask(made)
                 if made.body is not None or made.restart is not None:
@@ -191,10 +167,10 @@ class Flows:
                     "workflow %r has %s entries in its journal: let it continue_as_new now and then, since all of it "
                     "is read again after a crash", claim.key, f"{instance.entries:,}",
                 )  # fmt: skip
-            if verdict is not Verdict.HELD or turn.again is not None or turn.ended is not None:
+            if verdict is not HELD or turn.again is not None or turn.ended is not None:
                 if verdict is Verdict.ASLEEP and turn.due is not None:
                     self._worker.heart.due(turn.due)
-                return Verdict.STALE if verdict is Verdict.HELD else verdict
+                return STALE if verdict is HELD else verdict
             arrivals = await self._more(held, instance, in_place, turn.due, clock)
 
     async def _more(
@@ -355,7 +331,7 @@ class Flows:
                     raise
                 return [await self._write_alone(c) for c in commits]  # one that is refused must not hold up the others
         self._tell(more, verdicts)
-        return [verdicts.get(c.seq, Verdict.STALE) for c in commits]
+        return [verdicts.get(c.seq, STALE) for c in commits]
 
     async def _write_alone(self, c: Commit) -> Verdict | BaseException:
         try:
@@ -397,4 +373,4 @@ class _Gone(Exception):
 
 
 def _weight(c: Commit) -> int:
-    return len(c.body or b"") + sum(len(birth.row[8]) for birth in c.births)
+    return len(c.body or b"") + (sum(len(birth.row[8]) for birth in c.births) if c.births else 0)

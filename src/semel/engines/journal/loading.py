@@ -1,10 +1,14 @@
-"""A flow as the database has it, and as it is once it is in memory."""
+"""A flow as the database has it, as it is once it is in memory, and as a worker holds it."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 
+from semel.define.context import Running
+from semel.engines.journal.claiming import Claim
+from semel.engines.journal.hub import Bell
 from semel.flow import entries
 from semel.flow.instance import Instance
 from semel.flow.turn import Arrival
@@ -64,3 +68,30 @@ class Ready:
     arrivals: list[Arrival]
     clock: Clock
     parks: int
+
+
+class Held:
+    """A flow that this worker has claimed."""
+
+    def __init__(self, claim: Claim, running: Running) -> None:
+        self.claim = claim
+        self.running = running
+        self.arrived: list[Arrival] = []
+        self.news = False
+        """Something may have come for it from outside."""
+        self.given: list[Arrival] = []
+        """What the turn that is under way was given."""
+        self.steps: dict[int, asyncio.Task[None]] = {}
+        """Steps that were begun and whose answers the code has not had: none of them is begun twice."""
+        self.instance: Instance | None = None
+        self._bell = Bell()
+
+    def ring(self) -> None:
+        """There is something to do."""
+        self._bell.ring()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Until something has arrived, or so many seconds have passed."""
+        if not self.arrived and not self.news:
+            self._bell.rung = False
+            await self._bell.wait(seconds)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dis
 import functools
 import inspect
 import random
 from collections.abc import Callable
 from contextvars import copy_context
-from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.contract.lifecycle import Status
@@ -36,14 +34,6 @@ def _is_async(fn: Any) -> bool:
     return bool(code.co_flags & inspect.CO_COROUTINE) if code is not None else inspect.iscoroutinefunction(fn)
 
 
-@functools.lru_cache(4096)
-def _never_waits(code: CodeType) -> bool:
-    """An async function without a single await: it runs to its end in one go, with or without a task of its own."""
-    if not code.co_flags & inspect.CO_COROUTINE:
-        return False
-    return all(instruction.opname not in ("SEND", "YIELD_VALUE") for instruction in dis.get_instructions(code))
-
-
 class Performer:
     """Steps of one worker."""
 
@@ -52,11 +42,9 @@ class Performer:
 
     def at_once(self, command: Command, claim: Claim, instance: Instance) -> Resolved | None:
         """Run a step that cannot wait for anything; its answer. None: it may have to, and wants `perform`."""
-        call = command.call or _nothing
-        code = getattr(call.func if isinstance(call, functools.partial) else call, "__code__", None)
-        if code is None or command.tries.max_attempts > 1 or not _never_waits(code):
+        if not command.swift or command.tries.max_attempts > 1 or command.call is None:
             return None
-        return copy_context().run(self._finish, command, call, self._running(command, claim, instance, 1))
+        return copy_context().run(self._finish, command, command.call, self._running(command, claim, instance, 1))
 
     def _finish(self, command: Command, call: Callable[[], Any], running: Running) -> Resolved:
         enter(running)

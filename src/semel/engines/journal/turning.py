@@ -96,9 +96,11 @@ class Commit(Struct, eq=False):
 def record(worker: int, commits: list[Commit]) -> Script[dict[int, Verdict]]:
     """Turns that only have something to remember: one statement."""
     written = {row[0] for row in (yield Each("record", [_row(c) for c in commits], (worker,)))}
-    missing = [c for c in commits if c.execution not in written]
-    ours = (yield from _already(missing)) if missing else set()
-    return {c.seq: Verdict.STALE if c in missing and c.seq not in ours else Verdict.HELD for c in commits}
+    verdicts = dict.fromkeys([c.seq for c in commits], Verdict.HELD)
+    if missing := [c for c in commits if c.execution not in written]:
+        ours = yield from _already(missing)
+        verdicts.update((c.seq, Verdict.STALE) for c in missing if c.seq not in ours)
+    return verdicts
 
 
 @procedure(Line.SETTLE)
