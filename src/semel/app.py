@@ -34,6 +34,7 @@ from semel.engines.temporal.locating import located
 from semel.entities import Ref
 from semel.errors import InvalidValue, NotFound, NotRedrivable
 from semel.flow import recording
+from semel.flow.guard import refuse_app
 from semel.flow.replaying import try_replay
 from semel.handle import Handle
 from semel.settings import load, read_worker
@@ -99,6 +100,7 @@ class App(Definitions):
             return self._last[1]
         engine = self._engines.get(loop)
         if engine is None:
+            refuse_app("app")
             engine = self._opener.open(self.settings.namespace)
             if self._observer is not None:
                 engine = observed(engine, self._observer)

@@ -11,7 +11,8 @@ import inspect
 import math
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain, combinations, islice
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from semel.errors import DefinitionError, NotDecodable, NotEncodable, PayloadToo
 
 MAX_PAYLOAD: Final = 1 << 20
 MAX_DEPTH: Final = 64
+MOST_GUESSES: Final = 1000
 _SUSPECT: Final = 19
 """Digits of an integer that may be beyond 64 bits; what is shorter cannot be too deep either."""
 _LONG_NUMBER: Final = re.compile(rb"\d{%d}" % _SUSPECT)
@@ -290,6 +292,27 @@ class Shape(Returns):
             ) from error
         return data
 
+    def as_before(self, data: bytes) -> Iterator[bytes]:
+        """An input as it may have been stored before the function got some of its parameters: without those that
+        hold their defaults, the last ones first."""
+        bound = msgspec.json.decode(data)
+        idle = self._idle(bound)
+        some = chain.from_iterable(combinations(reversed(idle), count) for count in range(1, len(idle) + 1))
+        for gone in islice(some, MOST_GUESSES):
+            yield _encoder.encode({name: value for name, value in bound.items() if name not in gone})
+
+    def without_defaults(self, data: bytes) -> bytes:
+        """An input without all that holds its default."""
+        if not self._defaults:
+            return data
+        bound = msgspec.json.decode(data)
+        for name in self._idle(bound):
+            del bound[name]
+        return _encoder.encode(bound)
+
+    def _idle(self, bound: dict[str, Any]) -> list[str]:
+        return [n for n, default in self._defaults.items() if n in bound and _same_json(bound[n], default)]
+
     def decode_input(self, data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments for the call."""
         if data == b"{}" and not self._names:
@@ -306,6 +329,13 @@ class Shape(Returns):
         arguments = self.signature.bind_partial()
         arguments.arguments.update({name: getattr(values, name) for name in self._names})
         return arguments.args, arguments.kwargs
+
+
+def _same_json(stored: Any, value: Any) -> bool:
+    try:
+        return _encoder.encode(stored) == encode(value, "default")
+    except NotEncodable:
+        return False
 
 
 def _without_leading(signature: inspect.Signature, skip: int, who: str) -> inspect.Signature:

@@ -15,6 +15,7 @@ from semel.contract.records import Execution, Explanation
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.engine.protocol import Replayed
+from semel.flow.guard import refuse_app
 from semel.flow.history import Event
 from semel.handle import Handle
 
@@ -129,6 +130,11 @@ class SyncApp:
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of this app to its end."""
+        try:
+            refuse_app("app.sync")
+        except BaseException:
+            work.close()
+            raise
         return asyncio.run_coroutine_threadsafe(work, self._running()).result()
 
     def _running(self) -> asyncio.AbstractEventLoop:

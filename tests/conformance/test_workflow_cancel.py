@@ -55,6 +55,37 @@ async def test_asked_again_it_still_cleans_up_in_peace(world: World) -> None:
     assert did == ["cleaned up"]
 
 
+@pytest.mark.parametrize("first", ["cancelled", "timed_out"])
+async def test_cancelled_and_out_of_time_it_cleans_up_once_and_in_peace(world: World, first: str) -> None:
+    app, did = world.app(), []
+
+    @app.workflow(timeout="1h")
+    async def flow(ctx: semel.Context) -> None:
+        try:
+            await asyncio.sleep(7200)
+        finally:
+            did.append("began")
+            await asyncio.sleep(7200)
+            did.append("cleaned up")
+
+    async with world.worker(app):
+        handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+        if first == "cancelled":
+            await handle.cancel()
+        else:
+            await world.advance("61m")
+        await eventually(lambda: did)
+        await waits(handle)
+        if first == "cancelled":
+            await world.advance("61m")
+        else:
+            await handle.cancel()
+        await waits(handle)
+        await world.advance("2h")
+        assert await ended(handle) == first
+    assert did == ["began", "cleaned up"]
+
+
 @pytest.mark.parametrize("again", [False, True])
 async def test_one_that_has_begun_cleans_up_though_nobody_serves_it_now(world: World, again: bool) -> None:
     """Something has come for it, so that it waits for a worker as one does that has not begun."""

@@ -104,6 +104,101 @@ async def test_it_waits_and_goes_on_with_code_that_fits(world: World, code: Code
     assert (await handle.describe()).error is None
 
 
+async def raises(ctx: semel.Context) -> list[str]:
+    raise LookupError("a typo")
+
+
+async def begins_again(ctx: semel.Context) -> list[str]:
+    ctx.continue_as_new()
+
+
+@pytest.mark.parametrize(
+    ("code", "does"), [(raises, "it raises LookupError: a typo"), (begins_again, "it continues as new")]
+)
+async def test_it_says_how_code_ended_that_should_have_gone_on(world: World, code: Code, does: str) -> None:
+    first, flow = app_with(world, original)
+    second, _ = app_with(world, code)
+    async with world.worker(first):
+        handle = await waits(await first.start_workflow(flow, workflow_id="k"))
+    await handle.signal("go")
+    async with world.worker(second):
+        error = await eventually(lambda: parked(handle))
+    assert f"its code now does nothing more: {does} at {pathlib.Path(__file__)}:" in error.message
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "soon", "late"),
+    [(None, "1h", "waiting", "waiting"), ("1h", "3h", "timed_out", "timed_out"), ("2h", None, "waiting", "timed_out")],
+    ids=["added", "changed", "removed"],
+)
+async def test_it_keeps_the_time_limit_that_it_began_with(
+    world: World, then: str | None, now: str | None, soon: str, late: str
+) -> None:
+    first, flow = app_with(world, original, timeout=then)
+    second, _ = app_with(world, original, timeout=now)
+    async with world.worker(first):
+        done = await waits(await first.start_workflow(flow, workflow_id="done"))
+        left = await waits(await first.start_workflow(flow, workflow_id="left"))
+    async with world.worker(second):
+        await done.signal("go")
+        assert await done.result(timeout="20s") == ["first", "second"]
+        for then_is in (soon, late):
+            await world.advance("90m")
+            await eventually(lambda then_is=then_is: is_now(left, then_is))
+    assert (await left.describe()).error is None or late == "timed_out"
+
+
+async def is_now(handle: semel.Handle[Any], status: str) -> bool:
+    return await handle.status() == status
+
+
+async def asks_for(handle: semel.Handle[Any], name: str) -> bool:
+    return any(event.what == "asked" and event.name == name for event in await handle.history())
+
+
+async def test_what_it_calls_may_get_a_parameter_with_a_default(world: World) -> None:
+    def build(*, later: bool) -> tuple[semel.App, Any]:
+        app = world.app()
+        if later:
+
+            async def task(a: int, b: int = 7, c: str = "c", *, d: list[int] | None = None) -> int:
+                return a
+
+            async def child(ctx: semel.Context, a: int, b: int = 7) -> int:
+                return a
+        else:
+
+            async def task(a: int, c: str = "c") -> int:  # type: ignore[misc]
+                return a
+
+            async def child(ctx: semel.Context, a: int) -> int:  # type: ignore[misc]
+                return a
+
+        double, kid = app.task(name="double")(task), app.workflow(name="kid")(child)
+
+        @app.workflow(name="flow")
+        async def flow(ctx: semel.Context) -> list[int]:
+            one = await ctx.execute_task(double, 1)
+            two = await ctx.execute_task(double, 2, task_id="two")
+            await ctx.enqueue(double, 3)
+            four = await ctx.execute_workflow(kid, 4, workflow_id="kid")
+            await ctx.wait_signal("go")
+            return [one, two, four]
+
+        return app, flow
+
+    first, flow = build(later=False)
+    second, _ = build(later=True)
+    async with world.worker(first):
+        handle = await first.start_workflow(flow, workflow_id="k")
+        await eventually(lambda: asks_for(handle, "go"))
+        await waits(handle)
+    assert [one.ok for one in await second.replay(name="flow")] == [True]
+    await handle.signal("go")
+    async with world.worker(second):
+        assert await handle.result(timeout="20s") == [1, 2, 4]
+
+
 async def test_parked_it_is_tried_again_by_itself(world: World) -> None:
     runs.clear()
     fits = [False]

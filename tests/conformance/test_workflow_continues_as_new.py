@@ -180,3 +180,26 @@ async def test_new_input_that_does_not_fit_fails_it_where_it_is_given(world: Wor
 
     async with world.worker(app):
         assert await (await app.start_workflow(flow, 1, workflow_id="k")).result(timeout="20s") == "refused"
+
+
+async def test_it_may_do_so_in_a_task_group(world: World) -> None:
+    app, cleaned = world.app(), []
+
+    @app.workflow
+    async def flow(ctx: semel.Context, n: int = 0) -> int:
+        async def other() -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                cleaned.append(n)
+
+        if n < 2:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(other())
+                await ctx.step(lambda: None, name="wait")
+                ctx.continue_as_new(n + 1)
+        return n
+
+    async with world.worker(app):
+        assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s") == 2
+    assert cleaned == [0, 1]

@@ -1,6 +1,7 @@
 """What a workflow shows of itself, and what it is given: values, words to find it by, time, dice."""
 
 import asyncio
+import pathlib
 import uuid
 
 import pytest
@@ -126,3 +127,68 @@ async def test_one_that_no_schedule_started_has_no_time_of_a_schedule(world: Wor
 
     async with world.worker(app):
         assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s") == [True] * 4
+
+
+async def test_nobody_else_acts_for_it(world: World) -> None:
+    """What a step asks for would be missing when the workflow is replayed, where the step is not run again."""
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> list[str]:
+        async def publishes() -> None:
+            ctx.publish("progress", 1)
+
+        async def throws_dice() -> float:
+            return ctx.random.random()
+
+        async def asks() -> None:
+            await ctx.step(lambda: 1, name="inner")
+
+        def names() -> None:
+            ctx.search_attributes["a"] = "b"
+
+        said = []
+        for step in (publishes, throws_dice, asks, names):
+            with pytest.raises(semel.TaskFailed) as caught:
+                await ctx.step(step)
+            said.append(f"{caught.value.error_type} {caught.value.error_message}")
+        await ctx.wait_signal("go")
+        return said
+
+    async with world.worker(app, cached_workflows=0):
+        handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+        await handle.signal("go")
+        said = await handle.result(timeout="20s")
+    assert all("InvalidValue" in one and "outside of the code of workflow 'k'" in one for one in said), said
+    assert await handle.published("progress") is None
+    assert await handle.attributes() == {}
+
+
+@pytest.mark.parametrize("face", ["async", "sync"])
+async def test_the_app_is_not_for_its_code(world: World, face: str) -> None:
+    app = world.app()
+
+    @app.task
+    async def job() -> None:
+        return None
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> str:
+        try:
+            if face == "sync":
+                app.sync.enqueue(job)
+            else:
+                await app.enqueue(job)
+        except semel.Forbidden as error:
+            return str(error)
+        return "asked"
+
+    if face == "sync":
+        await asyncio.to_thread(app.sync.list)  # its loop runs
+    async with world.worker(app):
+        said = await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s")
+    assert "ctx.enqueue" in said
+    assert f"{pathlib.Path(__file__)}:" in said
+    assert await app.list(kind="task") == []
+    if face == "sync":
+        await asyncio.to_thread(app.sync.close)

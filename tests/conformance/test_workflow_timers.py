@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 import semel
 from tests.world import World, eventually, waits
 
@@ -48,6 +50,27 @@ async def test_a_long_one_survives_restarts(world: World) -> None:
     async with world.worker(app):
         assert await handle.result(timeout="20s") == "done"
     assert runs == ["before", "after"]
+
+
+@pytest.mark.parametrize("seconds", [2.6e11, 1e300, float("inf")])
+async def test_one_without_an_end_can_be_slept_and_read(world: World, seconds: float) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> str:
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            return "woken"
+        return "slept"
+
+    async with world.worker(app):
+        handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+        assert (await handle.describe()).key == "k"
+        assert [one.key for one in await app.list(kind="workflow")] == ["k"]
+        assert (await handle.history())[-1].kind == "timer"
+        await handle.cancel()
+        assert await handle.result(timeout="20s") == "woken"
 
 
 async def test_a_task_that_takes_too_long_is_given_up_and_cancelled(world: World) -> None:

@@ -15,6 +15,7 @@ from semel.contract.records import ErrorInfo
 from semel.define.workflow import Workflow
 from semel.errors import Forbidden, NonDeterminism
 from semel.flow import entries
+from semel.flow.ending import completed
 from semel.flow.entries import Asked, Began, Dropped, Entry, Fired, Resolved, Signalled, Stopped, Turned
 from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
@@ -131,7 +132,7 @@ def test_replay_gives_the_same_at_whatever_point_it_is_cut(seed: int) -> None:
         again.replay(happened)
         assert again._main is not None
         assert again._main.done()
-        assert again._completed(again._main.result()) == turn.ended
+        assert completed(again.workflow, again._main.result(), again.settings.max_payload) == turn.ended
 
 
 async def other_name(ctx: semel.Context) -> None:

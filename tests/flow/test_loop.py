@@ -2,13 +2,16 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from semel.errors import Forbidden
 from semel.flow.loop import FlowLoop, Timer
+from semel.flow.timers import Timers
 
 
 def run(code: Callable[[FlowLoop], Coroutine[Any, Any, Any]], salt: int = 1) -> Any:
@@ -144,3 +147,77 @@ def test_leaving_python_stays_in_the_task() -> None:
     with loop.inside:
         loop.run()
     assert isinstance(task.exception(), SystemExit)
+
+
+def test_what_gather_gives_has_the_same_order_in_a_set_each_time() -> None:
+    async def code(loop: FlowLoop) -> list[int]:
+        async def one(n: int) -> int:
+            await asyncio.sleep(1)
+            return n
+
+        done, _ = await asyncio.wait([asyncio.gather(one(n)) for n in range(40)])
+        return [future.result()[0] for future in done]
+
+    assert len({tuple(run(code, 7)) for _ in range(5)}) == 1
+
+
+def test_as_completed_that_was_imported_first_starts_them_in_order_too() -> None:
+    program = """
+from asyncio import as_completed
+import asyncio
+from semel.flow.loop import FlowLoop
+import semel.flow.instance
+
+async def code():
+    began = []
+    async def one(n):
+        began.append(n)
+    for each in as_completed([one(n) for n in range(40)]):
+        await each
+    return began
+
+loop = FlowLoop(1, lambda timer: None)
+with loop.inside:
+    task = loop.create_task(code())
+    loop.run()
+assert task.result() == list(range(40)), task.result()
+assert sorted(asyncio.run(code())) == list(range(40))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_thousand_timers_cost_no_more_each_than_ten() -> None:
+    def comparisons(count: int) -> float:
+        timers, loop = Timers(), FlowLoop(1, lambda timer: None)
+        asked = 0
+
+        class Watched(Timer):
+            def cancelled(self) -> bool:
+                nonlocal asked
+                asked += 1
+                return super().cancelled()
+
+        for n in range(count):
+            timer = Watched(n, print, [], cast(Any, loop), None)
+            timer.due, timer.number = n, n
+            timers.add(timer)
+        for n in range(count):
+            first = timers.first()
+            assert first is not None
+            assert first.due == timers.due == n
+            assert timers.take(n) is first
+        return asked / count
+
+    assert comparisons(1000) <= 2 * comparisons(10)
+
+
+def test_timers_that_were_cancelled_are_forgotten_though_they_are_due_last() -> None:
+    timers, loop = Timers(), FlowLoop(1, lambda timer: None)
+    for n in range(10_000):
+        timer = Timer(0, print, [], cast(Any, loop), None)
+        timer.due, timer.number = 0 if n == 0 else 1000, n
+        timers.add(timer)
+        if n:
+            timer.cancel()
+    assert len(timers._set) < 1000
+    assert timers.due == 0

@@ -34,6 +34,8 @@ class Terms(Struct, frozen=True):
     window: timedelta
     delay: timedelta | None = None
     run_at: datetime | None = None
+    timeout: timedelta | None = None
+    """Of a workflow: a run keeps what it began with."""
     rate_limited: bool = False
     """The task has a rate limit of its own, besides its queue's."""
     keyed: bool = False

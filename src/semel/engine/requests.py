@@ -157,6 +157,7 @@ def _terms(
         window=keep.window,
         delay=None if delay is None else parse_duration(delay, "delay"),
         run_at=_instant(run_at, delay),
+        timeout=task.timeout if task.kind == "workflow" else None,
         rate_limited=task.rate_limit is not None,
         keyed=task.keyed,
     )

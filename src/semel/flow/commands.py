@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from semel.codec import Shape
 from semel.contract.retry import Retry
 from semel.engine.protocol import Start
 from semel.flow.loop import FlowFuture
@@ -35,12 +36,19 @@ class Kind(StrEnum):
 
 
 ONCE = Retry(max_attempts=1)
+MARK = 16
+"""Characters of a fingerprint in the mark of a task or of a child."""
 NO_ANSWER = frozenset({Kind.ENQUEUE, Kind.PUBLISH, Kind.ATTRIBUTE, Kind.PATCH, Kind.SEND, Kind.CANCEL})
 """Done with the commit that holds them."""
 RESULT_OF = "result "
 """How the mark of waiting for a child that was started before begins."""
 IN_PLACE = frozenset({Kind.STEP, Kind.TRANSACTION})
 """Run by the worker that holds the workflow, once the command is on disk."""
+
+
+def mark_of(start: Start) -> str:
+    """The key and the input of what is to be started."""
+    return f"{start.key or ''}#{start.fingerprint.hex()[:MARK]}"
 
 
 def key_in(kind: str, mark: str) -> str | None:
@@ -71,6 +79,8 @@ class Command(Struct, eq=False):
     read: Callable[[bytes | None], Any] = _as_it_is
     """Makes a value of the stored answer."""
     start: Start | None = None
+    shape: Shape | None = None
+    """Of the function that is to be started."""
     on_close: str | None = None
     waits: bool = True
     """For the end of what it starts; else only for its beginning."""

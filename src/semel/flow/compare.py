@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from pathlib import Path
-from types import FrameType
-from typing import Final
-
+from semel.contract.fingerprint import fingerprint
 from semel.errors import Forbidden, NonDeterminism
-from semel.flow.commands import Kind
+from semel.flow.commands import MARK, Command, Kind
 from semel.flow.entries import Asked, Deed, Dropped, Entry, Fired, Resolved
-
-_PACKAGE: Final = str(Path(__file__).parent.parent)
-_ASYNCIO: Final = str(Path(asyncio.__file__).parent)
-_LOOP: Final = str(Path(__file__).with_name("loop.py"))
+from semel.flow.place import where
 
 
 def alike(expected: Deed, found: Deed) -> bool:
@@ -25,14 +17,29 @@ def alike(expected: Deed, found: Deed) -> bool:
     return isinstance(expected, Dropped) and isinstance(found, Dropped) and expected.command == found.command
 
 
+def once_alike(expected: Deed, command: Command | None) -> bool:
+    """The same call, made when its function had fewer parameters: those it has got since hold their defaults."""
+    if command is None or command.start is None or command.shape is None or not isinstance(expected, Asked):
+        return False
+    if (expected.command, expected.kind, expected.name) != (command.number, command.kind, command.name):
+        return False
+    head = command.mark[:-MARK]
+    payloads = command.shape.as_before(command.start.payload)
+    return any(head + fingerprint(command.name, one).hex()[:MARK] == expected.mark for one in payloads)
+
+
 def same(deed: Deed, kind: Kind, name: str) -> bool:
     return isinstance(deed, Asked) and deed.kind == kind and deed.name == name
 
 
-def difference(key: str, name: str, expected: Entry | None, found: Deed | None) -> NonDeterminism:
-    """The error that says what the journal has, what the code did, and where."""
+def difference(
+    key: str, name: str, expected: Entry | None, found: Deed | None, end: tuple[str, str] = ("", "")
+) -> NonDeterminism:
+    """The error that says what the journal has, what the code did, and where. `end`: how and where it has ended."""
     recorded, done = told(expected), told(found)
     line = where()
+    if found is None and end[0]:
+        done, line = f"{done}: it {end[0]}", line or end[1]
     return NonDeterminism(
         f"workflow {key!r} ({name}) cannot go on: its journal says {recorded}, its code now "
         f"does {done}{f' at {line}' if line else ''}. It waits. Deploy code that does what the journal says, "
@@ -57,20 +64,6 @@ def told(entry: Entry | None) -> str:
             return f"timer {command} going off"
         case _:
             return type(entry).__name__.lower()
-
-
-def where() -> str:
-    """The line of the workflow's code that is running, if one is."""
-    frame: FrameType | None = sys._getframe(1)
-    nearest = ""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not nearest and not file.startswith((_PACKAGE, _ASYNCIO)):
-            nearest = f"{file}:{frame.f_lineno}"
-        if frame.f_code.co_name == "run" and file == _LOOP:
-            return nearest
-        frame = frame.f_back
-    return ""  # what lies further out is whoever started the worker
 
 
 def refused(error: BaseException | None) -> Forbidden | NonDeterminism | None:

@@ -15,11 +15,12 @@ from semel.contract.keys import check_key, check_name
 from semel.contract.keys import effect_key as make_effect_key
 from semel.contract.lifecycle import Status
 from semel.contract.retry import Retry
+from semel.contract.times import from_micros
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.engine.requests import request, workflow_request
 from semel.errors import InvalidValue
-from semel.flow.commands import RESULT_OF, Command, Kind
+from semel.flow.commands import RESULT_OF, Command, Kind, mark_of
 from semel.flow.control import ContinueAsNew
 from semel.flow.steps import reader_of, step_of
 from semel.flow.turn import Ended
@@ -63,7 +64,7 @@ class Context:
 
     def now(self) -> datetime:
         """The time, in UTC, as it was when this part of the workflow ran first."""
-        return self._instance.now
+        return from_micros(self._instance.loop.now)
 
     def uuid4(self) -> uuid.UUID:
         """A random UUID that stays the same."""
@@ -110,7 +111,7 @@ class Context:
         if task_id is None:
             start.root = self._occurrence(start.terms.name)
         command = Command(
-            Kind.TASK, start.terms.name, f"{start.key or ''}#{start.fingerprint.hex()[:16]}", ref=start.id, start=start,
+            Kind.TASK, start.terms.name, mark_of(start), ref=start.id, start=start, shape=shape,
             read=shape.decode_result,
         )  # fmt: skip
         return await instance.ask(command)
@@ -126,8 +127,9 @@ class Context:
         )
         if task_id is None:
             start.root = self._occurrence(start.terms.name)
-        mark = f"{start.key or ''}#{start.fingerprint.hex()[:16]}"
-        await instance.ask(Command(Kind.ENQUEUE, start.terms.name, mark, ref=start.id, start=start))
+        shape = task.task.shape if isinstance(task, Call) else task.shape
+        command = Command(Kind.ENQUEUE, start.terms.name, mark_of(start), ref=start.id, start=start, shape=shape)
+        await instance.ask(command)
 
     async def step(
         self, fn: Callable[..., Any], /, *args: Any, name: str | None = None, retry: Retry | int | None = None,
@@ -207,7 +209,7 @@ class Context:
         start = workflow_request(self._instance.settings, workflow, args, kwargs, workflow_id=workflow_id, queue=queue)
         shape = workflow.workflow.shape if isinstance(workflow, WorkflowCall) else workflow.shape
         return Command(
-            Kind.WORKFLOW, start.terms.name, f"{start.key}#{start.fingerprint.hex()[:16]}", ref=start.id, start=start,
+            Kind.WORKFLOW, start.terms.name, mark_of(start), ref=start.id, start=start, shape=shape,
             on_close=on_close, read=shape.decode_result,
         )  # fmt: skip
 
@@ -297,12 +299,14 @@ class Attributes(MutableMapping[str, str]):
 
     def __setitem__(self, name: str, value: str) -> None:
         value = check_key(value, f"search attribute {name!r}")
-        self._instance.attributes[check_name(name, "search attribute")] = value
-        self._instance.ask(Command(Kind.ATTRIBUTE, name, value))
+        self._instance.ask(Command(Kind.ATTRIBUTE, check_name(name, "search attribute"), value))
+        self._instance.attributes[name] = value
 
     def __delitem__(self, name: str) -> None:
-        del self._instance.attributes[name]
+        if name not in self._instance.attributes:
+            raise KeyError(name)
         self._instance.ask(Command(Kind.ATTRIBUTE, name, ""))
+        del self._instance.attributes[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._instance.attributes)

@@ -8,7 +8,9 @@ announce passes (clocks, dice, drivers written in C), and is the static checker'
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import logging
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -19,6 +21,7 @@ from typing import Any, Final
 
 from semel.errors import Forbidden
 
+log = logging.getLogger("semel.workflow")
 _NETWORK: Final = "Do it in a task: `await ctx.execute_task(...)` records the answer."
 _FILES: Final = "Read or write files in a task, and return what the workflow needs of them."
 _PROCESS: Final = "Run it in a task."
@@ -114,6 +117,19 @@ def guard(where: str) -> _Guard:
     return _Guard(where)
 
 
+def refuse_app(what: str) -> None:
+    """Raise Forbidden where workflow code runs on this thread: it would ask again each time it is replayed."""
+    running = _guarded.get(get_ident())
+    if running is not None:
+        where, outermost = running
+        line = _culprit(_stack(sys._getframe(1), outermost))
+        raise Forbidden(
+            f"{where}: {what}{_at(line)} asks from outside, and again at each replay. In workflow code it is ctx that "
+            "asks: ctx.enqueue, ctx.execute_task, ctx.start_workflow; what only reads belongs in a task.",
+            what=what, where=line,
+        )  # fmt: skip
+
+
 def _install() -> None:
     """Once per process: an audit hook cannot be taken out again."""
     _hooks.append(_hook)
@@ -137,7 +153,9 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
         if not _excused(event, args, stack):
             what = _spelled(event, args)
             line = _culprit([*stack, outermost])
-            raise Forbidden(f"{where}: {what} at {line} belongs in a task. {instead}", what=what, where=line)
+            refusal = Forbidden(f"{where}: {what}{_at(line)} belongs in a task. {instead}", what=what, where=line)
+            log.warning("refused: %s", refusal.message)  # `except Exception` in the workflow would hide it
+            raise refusal
     finally:
         _guarded[me] = running
 
@@ -181,11 +199,15 @@ def _spelled(event: str, args: tuple[Any, ...]) -> str:
 
 
 def _culprit(stack: list[FrameType]) -> str:
-    """The user's line: nearest to the call, but not in a library; else the outermost that is not Semel's."""
+    """The user's line: nearest to the call, but not in a library; else the outermost of a library; else none."""
     paths = sysconfig.get_paths()
     libraries = tuple({paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-    ours = str(Path(__file__).parents[1])
-    theirs = [frame for frame in stack if not frame.f_code.co_filename.startswith((ours, "<frozen"))] or stack
+    machinery = (str(Path(__file__).parents[1]), "<frozen", str(Path(asyncio.__file__).parent))
+    theirs = [frame for frame in stack if not frame.f_code.co_filename.startswith(machinery)]
     own = [frame for frame in theirs if not frame.f_code.co_filename.startswith(libraries)]
-    frame = own[0] if own else theirs[-1]
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    frame = own[0] if own else theirs[-1] if theirs else None
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _at(line: str) -> str:
+    return f" at {line}" if line else ""

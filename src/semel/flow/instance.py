@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import hashlib
 import random
 from collections import deque
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
-from semel.contract.lifecycle import Status
-from semel.contract.times import from_micros, micros
+from semel.contract.times import micros
 from semel.define.entity import Entity
 from semel.define.workflow import Workflow
-from semel.engine.outcomes import describe
-from semel.errors import NonDeterminism, SemelError
+from semel.errors import InvalidValue, NonDeterminism
 from semel.flow.answers import answer, hand
 from semel.flow.commands import IN_PLACE, NO_ANSWER, Command, Kind
-from semel.flow.compare import alike, difference, refused, same
+from semel.flow.compare import alike, difference, once_alike, refused, same
 from semel.flow.context import Context
 from semel.flow.control import ContinueAsNew
+from semel.flow.deadline import agreed
+from semel.flow.dice import Dice
+from semel.flow.ending import completed, ending, told_end
 from semel.flow.entries import (
     FORMAT,
     Asked,
@@ -42,7 +41,7 @@ from semel.flow.order import keep_order
 from semel.flow.signals import Signals
 from semel.flow.snapshot import Snapshot
 from semel.flow.timers import Timers
-from semel.flow.turn import Arrival, Ended, Identity, Turn, stopped
+from semel.flow.turn import Arrival, Identity, Turn, stopped
 from semel.settings import Settings
 
 keep_order()
@@ -55,6 +54,7 @@ class Instance:
         self, workflow: Workflow[..., Any] | Entity[Any], who: Identity, settings: Settings, start: Snapshot
     ) -> None:
         self.workflow = workflow
+        self.timeout = workflow.timeout
         self.who = who
         self.settings = settings
         self.run = start.run
@@ -67,8 +67,7 @@ class Instance:
         self.counts = dict(start.counts)
         """How often something of a name was asked for: the occurrence in effect keys."""
         self.attributes = dict(start.attributes)
-        self._dice: random.Random | None = None
-        self._seed = int.from_bytes(hashlib.blake2b((who.seed or who.id).encode(), digest_size=7).digest(), "big")
+        self._dice = Dice(who.seed or who.id)
         self.loop = FlowLoop(self._salt(), self._set_timer)
         self._guard = guard(f"workflow {who.key!r}")
         self._start = start
@@ -86,20 +85,26 @@ class Instance:
         self._turn, self._carried = Turn(), Turn()
 
     def _salt(self) -> int:
-        return self._seed + (self.run << 32)
+        return self._dice.salt(self.run)
 
     @property
     def random(self) -> random.Random:
         """Dice that fall the same way each time this run is replayed."""
-        if self._dice is None:
-            self._dice = random.Random(self._salt())
-        return self._dice
+        self.check_here("ctx.random")
+        return self._dice.of(self.run)
+
+    def check_here(self, what: str) -> None:
+        """What is asked for by others than its own code would be lost, and missing when that is replayed."""
+        if not self.loop.here:
+            raise InvalidValue(
+                f"{what} was used outside of the code of workflow {self.who.key!r}: a step, a task or another "
+                "workflow cannot act for it. Return what is needed, and let the workflow's own code ask for it."
+            )
 
     def _renew(self, made: int = 0) -> None:
         """Go on as a new run, as if it had just been made from a snapshot, and so many futures since."""
         self.run += 1
         self.entries = 0
-        self._dice = None
         self._patches.clear()
         self.loop.renumber(self._salt() + made)
 
@@ -112,11 +117,6 @@ class Instance:
     def in_place(self) -> list[Command]:
         """Steps without an answer, which whoever holds the workflow has to run."""
         return [command for command in self.pending.values() if command.kind in IN_PLACE]
-
-    @property
-    def now(self) -> datetime:
-        """Workflow time."""
-        return from_micros(self.loop.now)
 
     def replay(self, entries: Sequence[Entry]) -> None:
         """Do again what the journal says. NonDeterminism: the code did something else."""
@@ -265,15 +265,17 @@ class Instance:
         context = contextvars.Context()
         code = context.run(self.workflow.fn, Context(self), *args, **kwargs)
         self._main = self.loop.create_task(code, context=context)
-        if self.workflow.timeout is not None:
-            if self._deadline is None:
-                self._deadline = self.loop.now + micros(self.workflow.timeout)
-            self.loop.call_at(self._deadline / 1_000_000, self._time_is_up)
+        if self.timeout is not None and self._deadline is None:
+            self._deadline = self.loop.now + micros(self.timeout)
+        self._deadline, name = agreed(self._expected, self._deadline)
+        if self._deadline is not None:
+            self.loop.call_when_due(self._deadline, name, self._time_is_up)
 
     def _time_is_up(self) -> None:
-        self._late = True
-        if self._main is not None:
-            self._main.cancel()
+        if not self._stopped:  # else it cleans up already
+            self._late = self._stopped = True
+            if self._main is not None:
+                self._main.cancel()
 
     def _answer(self, resolved: Resolved) -> None:
         command = self.pending.pop(resolved.command, None)
@@ -290,6 +292,7 @@ class Instance:
 
     def ask(self, command: Command) -> FlowFuture:
         """A command, and where its answer will be."""
+        self.check_here("ctx")
         command.number = self._next()
         future = self.loop.create_future()
         command.future = future
@@ -310,6 +313,7 @@ class Instance:
 
     def patched(self, name: str) -> bool:
         """Did this run begin after the change, or get to it after the change?"""
+        self.check_here("ctx.patched()")
         if name not in self._patches:
             expected = self._expected
             marked = expected is not None and len(expected) > 0 and same(expected[0], Kind.PATCH, name)
@@ -320,6 +324,7 @@ class Instance:
 
     def count(self, name: str) -> int:
         """The how-many-eth of its name this is; goes on when the workflow continues as new."""
+        self.check_here("ctx")
         self.counts[name] = self.counts.get(name, 0) + 1
         return self.counts[name]
 
@@ -334,7 +339,7 @@ class Instance:
     def _set_timer(self, timer: Timer) -> None:
         timer.number = self._next()
         self._timers.add(timer)
-        self._issue(Asked(timer.number, Kind.TIMER, "", str(timer.due)), None)
+        self._issue(Asked(timer.number, Kind.TIMER, timer.name, str(timer.due)), None)
 
     def _next(self) -> int:
         self._numbers += 1
@@ -346,11 +351,11 @@ class Instance:
             return
         if self._expected is not None:
             expected = self._expected.popleft() if self._expected else None
-            if expected is None or not alike(expected, deed):
+            if expected is None or not (alike(expected, deed) or once_alike(expected, command)):
                 self._mismatch = self._differs(expected, deed)
                 self.loop.halt()
             elif command is not None and isinstance(expected, Asked):
-                command.ref = expected.ref
+                command.ref, command.mark = expected.ref, expected.mark
             return
         self._turn.entries.append(deed)
         if command is not None:
@@ -362,31 +367,21 @@ class Instance:
             turn.due = self._timers.due
             return
         if main.cancelled():
-            turn.ended = stopped(self._late, self.workflow.timeout)
+            turn.ended = stopped(self._late, self.timeout)
             return
-        match error := main.exception():
+        match ending(main):
             case None:
-                turn.ended = self._completed(main.result())
+                turn.ended = completed(self.workflow, main.result(), self.settings.max_payload)
             case ContinueAsNew(payload=payload):
                 turn.again = Snapshot(
                     payload, self.run + 1, self._numbers, self.counts, self.attributes, self._signals.waiting,
                     self._seen, deadline=self._deadline,
                 )  # fmt: skip
-            case _ if (refusal := refused(error)) is not None:
-                raise refusal
-            case _:
-                turn.ended = Ended(Status.FAILED, None, describe(error))
-
-    def _completed(self, value: Any) -> Ended:
-        if not isinstance(self.workflow, Workflow):
-            return Ended(Status.COMPLETED)
-        try:
-            return Ended(Status.COMPLETED, self.workflow.shape.encode_result(value, self.settings.max_payload))
-        except SemelError as error:
-            return Ended(Status.FAILED, None, describe(error))
+            case ended:
+                turn.ended = ended
 
     def _differs(self, expected: Entry | None, found: Deed | None) -> NonDeterminism:
-        return difference(self.who.key, self.who.name, expected, found)
+        return difference(self.who.key, self.who.name, expected, found, told_end(self._main))
 
     def close(self) -> None:
         """Let go of it: its code does not go on, here."""

@@ -15,14 +15,18 @@ from asyncio import events, tasks
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
+from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, cast
 
 from semel.errors import Forbidden
+from semel.flow.place import where
 
 log = logging.getLogger("semel.workflow")
 MOST_CLOSINGS: Final = 1000
 MOST_CALLBACKS: Final = 1_000_000
 """In one go, without waiting for anything: more than this is an endless loop."""
+NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+"""Who sleeps for longer sleeps until then: no calendar has a name for what comes after."""
 
 
 class FlowFuture(asyncio.Future[Any]):
@@ -56,10 +60,11 @@ class FlowTask(asyncio.Task[Any]):
 class Timer(events.TimerHandle):
     """A callback that waits for its time; `number` is its place among the commands of the workflow."""
 
-    __slots__ = ("due", "number")
+    __slots__ = ("due", "name", "number")
 
     number: int
     due: int
+    name: str
 
 
 class _Inside:
@@ -101,6 +106,7 @@ class FlowLoop:
         """Whoever runs it has to be there, and is announced to guards when he enters: they are put up after."""
         self._ready: deque[events.Handle] = deque()
         self._numbers = salt
+        self._groups = 0
         self._set_timer = set_timer
         self._tasks: list[weakref.ref[FlowTask]] = []
         self._sweep_at = 100
@@ -141,8 +147,19 @@ class FlowLoop:
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> events.TimerHandle:
         """A durable timer."""
+        return self._timer(when, callback, args, context)
+
+    def call_when_due(self, due: int, name: str, callback: Callable[[], object]) -> None:
+        """The same with a name, which is in the journal, for microseconds since 1970."""
+        self._timer(due / 1_000_000, callback, (), None, due, name)
+
+    def _timer(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None,
+        due: int | None = None, name: str = "",
+    ) -> Timer:  # fmt: skip
         timer = Timer(when, callback, list(args), self._self, context)
-        timer.due = max(self.now, round(when * 1_000_000))
+        timer.due = max(self.now, round(min(when, NEVER) * 1_000_000)) if due is None else due
+        timer.name = name
         self._set_timer(timer)
         return timer
 
@@ -184,6 +201,11 @@ class FlowLoop:
         return len(self._tasks) > 1
 
     @property
+    def here(self) -> bool:
+        """Is it this loop that runs on this thread now?"""
+        return self._self is not None and events._get_running_loop() is self._self
+
+    @property
     def busy(self) -> bool:
         """Is anything ready to run?"""
         return bool(self._ready)
@@ -219,6 +241,11 @@ class FlowLoop:
     def _next(self) -> int:
         self._numbers += 1
         return self._numbers
+
+    def group_number(self) -> int:
+        """Of what `gather` gives."""
+        self._groups += 1
+        return self._groups
 
     def get_debug(self) -> bool:
         """Never: it would cost and tell nothing."""
@@ -281,11 +308,12 @@ def _close(code: Any) -> None:
 
 
 def _forbidden(what: str) -> Forbidden:
+    line = where()
     return Forbidden(
-        f"{what} in workflow code: a workflow is run again from its journal and must do the same each time. "
-        "Do it in a task (ctx.execute_task) or in a step (ctx.step).",
-        what=what,
-    )
+        f"{what} in workflow code{f' at {line}' if line else ''}: a workflow is run again from its journal and must do "
+        "the same each time. Do it in a task (ctx.execute_task) or in a step (ctx.step).",
+        what=what, where=line,
+    )  # fmt: skip
 
 
 def _refuse(name: str) -> None:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import heapq
+from typing import Final
+
 from semel.flow.loop import Timer
+
+FEW: Final = 64
 
 
 class Timers:
-    """By number; those that were cancelled are forgotten when someone looks."""
+    """By number, and in the order of their times; those that were cancelled are forgotten when they come first."""
 
     def __init__(self) -> None:
         self._set: dict[int, Timer] = {}
+        self._order: list[tuple[int, int]] = []
+        self._sweep_at = FEW
 
     def add(self, timer: Timer) -> None:
         """One more."""
         self._set[timer.number] = timer
+        heapq.heappush(self._order, (timer.due, timer.number))
+        if len(self._order) > self._sweep_at:
+            self._sweep()
 
     def take(self, number: int) -> Timer | None:
         """The one that fires. None: there is none, or it was cancelled."""
@@ -22,18 +32,24 @@ class Timers:
 
     def first(self) -> Timer | None:
         """The next to fire."""
-        if not self._set:
-            return None
-        first = None
-        for number, timer in list(self._set.items()):
-            if timer.cancelled():
-                del self._set[number]
-            elif first is None or (timer.due, number) < (first.due, first.number):
-                first = timer
-        return first
+        while self._order:
+            number = self._order[0][1]
+            timer = self._set.get(number)
+            if timer is not None and not timer.cancelled():
+                return timer
+            heapq.heappop(self._order)
+            self._set.pop(number, None)
+        return None
 
     @property
     def due(self) -> int | None:
         """When the next one fires."""
         timer = self.first()
         return None if timer is None else timer.due
+
+    def _sweep(self) -> None:
+        """Cancelled timers may be due long after those that come and go before them."""
+        self._set = {number: timer for number, timer in self._set.items() if not timer.cancelled()}
+        self._order = [(timer.due, number) for number, timer in self._set.items()]
+        heapq.heapify(self._order)
+        self._sweep_at = FEW + 2 * len(self._order)

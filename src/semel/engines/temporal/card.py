@@ -30,6 +30,9 @@ COVERED: Final = WORKFLOW_RETENTION
 """Windows up to this are for the cluster to remember: namespaces keep for as long, or what declares more is refused."""
 
 
+UNSAID: Final = -1
+
+
 class Card(Struct, frozen=True, omit_defaults=True):
     """Who an execution is, what it was asked for with, and on what terms. Never changes while it lives."""
 
@@ -48,6 +51,8 @@ class Card(Struct, frozen=True, omit_defaults=True):
     window: int = 0
     due: int | None = None
     """When it may begin at the earliest: microseconds since 1970."""
+    timeout: int = UNSAID
+    """Of a workflow, in microseconds; 0 for none."""
     root: str | None = None
     """What its effect keys are made of, where it has no key of its own."""
     parent: str | None = None
@@ -67,6 +72,10 @@ class Card(Struct, frozen=True, omit_defaults=True):
         """How long its result is kept."""
         return span(self.retention)
 
+    def timeout_or(self, unsaid: timedelta | None) -> timedelta | None:
+        """The timeout it began with; the other one for what was started before cards said so."""
+        return unsaid if self.timeout == UNSAID else span(self.timeout) if self.timeout else None
+
     @property
     def held(self) -> timedelta:
         """How long its key is held after its end."""
@@ -84,7 +93,8 @@ def card_of(start: Start, now: int, *, parent: str | None = None, skipped: int =
     return Card(
         terms.kind, terms.name, start.fingerprint.hex(), start.key, priority=terms.priority,
         max_attempts=terms.max_attempts, retention=micros(terms.retention), window=micros(terms.window), due=due,
-        root=start.root, parent=parent, concurrency_key=start.concurrency_key, foreign=terms.foreign, skipped=skipped,
+        timeout=0 if terms.timeout is None else micros(terms.timeout), root=start.root, parent=parent,
+        concurrency_key=start.concurrency_key, foreign=terms.foreign, skipped=skipped,
         ledger=start.key is not None and terms.kind != "entity" and not terms.foreign and terms.window > COVERED,
     )  # fmt: skip
 

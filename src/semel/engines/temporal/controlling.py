@@ -167,8 +167,9 @@ async def redrive(starter: Starter, reader: Reader, id: str, now: datetime) -> s
         return None
     again = Card(
         card.kind, card.name, card.fingerprint, card.key, priority=card.priority, max_attempts=card.max_attempts,
-        retention=card.retention, window=card.window, root=card.root or (id if card.key is None else None),
-        parent=card.parent, concurrency_key=card.concurrency_key, foreign=card.foreign, ledger=card.ledger,
+        retention=card.retention, window=card.window, timeout=card.timeout,
+        root=card.root or (id if card.key is None else None), parent=card.parent,
+        concurrency_key=card.concurrency_key, foreign=card.foreign, ledger=card.ledger,
     )  # fmt: skip
     run = await starter.follow(found[1], seen.info.task_queue, given, again, prior_of(seen, execution), card.generation)
     return None if run is None else execution_id(run, found[1])

@@ -303,6 +303,7 @@ class WorkflowHost(FlowHost):
         who = self._identity(input, given.seed)
         made = Patching(code, who, self.settings, start)
         made.outer = asyncio.get_running_loop()
+        made.timeout = self.card.timeout_or(code.timeout)
         self.commands = Commands(self, made)
         self.commands.wards.update({**given.wards, **left.wards})
         self.journal = Journal(lambda: Instance(code, who, self.settings, start), rows)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import msgspec
 from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
@@ -112,9 +114,30 @@ def _other_inputs(then: Iterable[Deed], now: Iterable[Deed]) -> tuple[str, str]:
         if not same:
             continue
         one = same.pop(0)
-        if (one.name, one.input) != (deed.name, deed.input):
+        if one.name != deed.name or not _covers(one.input, deed.input):
             return _with_input(deed), _with_input(one)
     return "", ""
+
+
+def _covers(now: Sequence[bytes], then: Sequence[bytes]) -> bool:
+    """Are they alike, but for parameters that have come since? That those hold their defaults, the journal says."""
+    return len(now) == len(then) and all(
+        new == old or _holds(_read(new), _read(old))
+        for new, old in zip(now, then, strict=True)
+    )
+
+
+def _read(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return data  # other people's, in a form of their own
+
+
+def _holds(now: Any, then: Any) -> bool:
+    if isinstance(now, dict) and isinstance(then, dict):
+        return all(name in now and _holds(now[name], value) for name, value in then.items())
+    return bool(now == then)
 
 
 def _with_input(deed: Deed) -> str:
