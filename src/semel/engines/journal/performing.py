@@ -102,10 +102,7 @@ class Performer:
         call: Callable[..., Any] = command.call or _nothing
 
         def do(tx: Any) -> bytes | None:
-            try:
-                return command.write(call(tx))
-            except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # it must not take the writer along
-                raise RuntimeError(f"{type(error).__name__}: {error}") from error
+            return command.write(call(tx))
 
         def tell(output: bytes | None, error: BaseException | None) -> bytes:
             if error is None:

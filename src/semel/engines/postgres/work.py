@@ -9,6 +9,7 @@ from typing import Any, Final
 import asyncpg
 
 from semel.engines.journal.script import Tap, refuse_control
+from semel.engines.journal.working import Worked, work
 from semel.engines.postgres.wire import translate
 from semel.errors import EngineUnavailable
 
@@ -35,23 +36,23 @@ class PostgresTransaction:
         return [tuple(row) for row in found]
 
 
-async def work_in(
-    connection: asyncpg.Connection, do: Callable[[Any], Any], tap: Tap | None = None
-) -> tuple[Any, BaseException | None]:
+async def work_in(connection: asyncpg.Connection, do: Callable[[Any], Any], tap: Tap | None = None) -> Worked:
     """Run it; what it wrote is undone if it raises. A database that is away is no answer, and is raised."""
     await connection.execute("savepoint semel_work")
-    try:
-        value = await asyncio.to_thread(do, PostgresTransaction(connection, asyncio.get_running_loop(), tap))
-    except Exception as error:
-        if connection.is_closed() or isinstance(error, RETRIED) or _away(error):
-            raise
-        await connection.execute("rollback to semel_work")
-        return None, error
-    await connection.execute("release semel_work")
-    return value, None
+    tx = PostgresTransaction(connection, asyncio.get_running_loop(), tap)
+    value, error = await asyncio.to_thread(work, do, tx)
+    if error is None:
+        await connection.execute("release semel_work")
+        return value, None
+    if connection.is_closed():  # whatever the function made of that
+        raise EngineUnavailable("the connection to PostgreSQL was lost during a transaction.") from error
+    if isinstance(error, RETRIED) or _away(error):
+        raise error
+    await connection.execute("rollback to semel_work")
+    return None, error
 
 
-def _away(error: Exception) -> bool:
+def _away(error: BaseException) -> bool:
     """Only what the database itself says: an OSError may well be the function's own."""
     known = isinstance(error, asyncpg.PostgresError | EngineUnavailable)
     return known and isinstance(translate(error), EngineUnavailable)

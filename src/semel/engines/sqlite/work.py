@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 
 from semel.engines.journal.script import Tap, refuse_control
+from semel.engines.journal.working import Worked, work
 from semel.errors import EngineUnavailable
 
 AWAY = (apsw.FullError, apsw.IOError, apsw.BusyError, apsw.NoMemError, EngineUnavailable)
@@ -34,19 +35,16 @@ class SqliteTransaction:
         return rows
 
 
-def work_in(db: apsw.Connection, do: Callable[[Any], Any], tap: Tap | None = None) -> tuple[Any, BaseException | None]:
+def work_in(db: apsw.Connection, do: Callable[[Any], Any], tap: Tap | None = None) -> Worked:
     """Run it; what it wrote is undone if it raises. A database that is away is no answer, and is raised."""
     db.execute("savepoint semel_work")
-    try:
-        value = do(SqliteTransaction(db, tap))
-    except AWAY:
-        raise
-    except Exception as error:
-        if not db.in_transaction:  # SQLite itself has rolled all of it back
-            raise
-        with contextlib.suppress(apsw.SQLError):
-            db.execute("rollback to semel_work")
-            db.execute("release semel_work")
-        return None, error
-    db.execute("release semel_work")
-    return value, None
+    value, error = work(do, SqliteTransaction(db, tap))
+    if error is None:
+        db.execute("release semel_work")
+        return value, None
+    if isinstance(error, AWAY) or not db.in_transaction:  # or SQLite itself has rolled all of it back
+        raise error
+    with contextlib.suppress(apsw.SQLError):
+        db.execute("rollback to semel_work")
+        db.execute("release semel_work")
+    return None, error

@@ -12,7 +12,6 @@ import importlib.util
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from semel.contract.decision import Prior, Reason
@@ -140,8 +139,8 @@ class Records:
         Asked again, also at the same time or after a lost reply, it gives what is kept and runs nothing. What `fn`
         raises is raised here, and nothing is written. EngineUnavailable: ask again later.
         """
-        store, do = await self._open(), partial(_call, fn)
-        value, error = await persistently(store.run, transacting.transact, self._namespace, execution, step, do)
+        store = await self._open()
+        value, error = await persistently(store.run, transacting.transact, self._namespace, execution, step, fn)
         if error is not None:
             raise error
         return value
@@ -217,13 +216,6 @@ class Records:
             )
         await asyncio.shield(self._opening)
         return self._store
-
-
-def _call(fn: Callable[[Any], bytes | None], tx: Any) -> bytes | None:
-    try:
-        return fn(tx)
-    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # it must not take the writer along
-        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def open_records(
