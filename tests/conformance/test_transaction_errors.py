@@ -1,6 +1,7 @@
 """Whatever a function in a transaction raises or swallows, the workflow hears of it and the worker goes on."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +67,47 @@ async def test_whatever_it_raises_is_its_failure_and_undoes_its_writes(world: Wo
     assert type(error).__name__ in told
     assert told.startswith("RuntimeError: ") == (isinstance(error, StopIteration) or not isinstance(error, Exception))
     assert (len(calls), await world.count("orders")) == (2, 0)
+
+
+async def test_an_error_of_the_database_that_is_caught_undoes_one_statement(world: World) -> None:
+    def tries(tx: Any) -> int:
+        tx.execute("delete from orders")
+        tx.execute("insert into orders values ('a', 1)")
+        for sql in ("insert into orders values ('b', 2), ('a', 3)", "insert into nowhere values (1)", "nonsense"):
+            with contextlib.suppress(Exception):
+                tx.execute(sql)
+        tx.execute("insert into orders values ('c', 4)")
+        with contextlib.suppress(Exception):
+            tx.execute("insert into orders values ('c', 5)")
+        return int(tx.execute("select sum(cents) from orders")[0][0])
+
+    assert await heard(world, tries) == "5"
+    assert sorted(await world.sql("select id, cents from orders")) == [("a", 1), ("c", 4)]
+
+
+async def test_one_that_is_caught_at_the_very_end_is_forgotten(world: World) -> None:
+    def tries(tx: Any) -> str:
+        try:
+            tx.execute("insert into orders values ('a', null)")
+        except Exception:
+            return "caught"
+        return ""
+
+    assert await heard(world, tries) == "caught"
+    assert await world.count("orders") == 0
+
+
+async def test_an_error_of_its_own_undoes_also_what_came_before_a_caught_one(world: World) -> None:
+    def tries(tx: Any) -> None:
+        tx.execute("insert into orders values ('a', 1)")
+        try:
+            tx.execute("insert into orders values ('a', 2)")
+        except Exception as error:
+            tx.execute("insert into orders values ('b', 2)")
+            raise ValueError("taken") from error
+
+    assert await heard(world, tries) == "ValueError: taken"
+    assert await world.count("orders") == 0
 
 
 async def test_an_iterator_that_is_empty_is_a_failure_wherever_it_is_asked(world: World) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import asyncpg
 
 from semel.engines.journal.script import Tap, refuse_control
 from semel.engines.journal.working import Worked, work
-from semel.engines.postgres.wire import translate
+from semel.engines.postgres.wire import LOST, translate
 from semel.errors import EngineUnavailable
 
 RETRIED: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
@@ -18,27 +19,43 @@ RETRIED: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 
 
 class PostgresTransaction:
-    """What `ctx.transaction` hands to the function, which runs in a thread: statements with $1, $2, …"""
+    """What `ctx.transaction` hands to the function, which runs in a thread: statements with $1, $2, …
+
+    Each has a savepoint: one that fails undoes itself and nothing more, as on SQLite, and not the whole transaction.
+    """
 
     def __init__(self, connection: asyncpg.Connection, loop: asyncio.AbstractEventLoop, tap: Tap | None) -> None:
         self._connection = connection
         self._loop = loop
         self._tap = tap
+        self._saved = True  # a savepoint is there that nothing was written after
 
     def execute(self, sql: str, *args: Any) -> list[tuple[Any, ...]]:
         """Run one statement; its rows."""
         refuse_control(sql)
         if self._tap is not None:
             self._tap.before(sql)
-        found = asyncio.run_coroutine_threadsafe(self._connection.fetch(sql, *args), self._loop).result()
+        found = asyncio.run_coroutine_threadsafe(self._fetch(sql, args), self._loop).result()
         if self._tap is not None:
             self._tap.after(sql)
         return [tuple(row) for row in found]
 
+    async def _fetch(self, sql: str, args: tuple[Any, ...]) -> list[Any]:
+        if not self._saved:  # both in one trip; the first savepoint came with the transaction's own
+            await self._connection.execute("release semel_statement; savepoint semel_statement")
+        self._saved = False
+        try:
+            return cast(list[Any], await self._connection.fetch(sql, *args))
+        except Exception:
+            with contextlib.suppress(asyncpg.PostgresError, *LOST):
+                await self._connection.execute("rollback to semel_statement")
+                self._saved = True
+            raise
+
 
 async def work_in(connection: asyncpg.Connection, do: Callable[[Any], Any], tap: Tap | None = None) -> Worked:
     """Run it; what it wrote is undone if it raises. A database that is away is no answer, and is raised."""
-    await connection.execute("savepoint semel_work")
+    await connection.execute("savepoint semel_work; savepoint semel_statement")
     tx = PostgresTransaction(connection, asyncio.get_running_loop(), tap)
     value, error = await asyncio.to_thread(work, do, tx)
     if error is None:
