@@ -80,8 +80,13 @@ async def test_an_error_undoes_what_was_written_and_is_raised_in_the_workflow(wo
 
 
 @pytest.mark.parametrize(
-    "sql", ["commit", "ROLLBACK", "  begin", "savepoint x", "end;", "/* now */ commit", "select 1; commit"]
-)
+    "sql",
+    [
+        "commit", "ROLLBACK", "  begin", "savepoint x", "end;", "/* now */ commit", "select 1; commit", "\ufeffcommit",
+        "/* /* now */ */ commit", "/* -- /* it's */ now */;commit", "-- now\rcommit", "prepare transaction 'x'",
+        "commit prepared 'x'", "abort/**/", ";;commit",
+    ],
+)  # fmt: skip
 async def test_it_cannot_end_the_transaction_it_is_in(world: World, sql: str) -> None:
     app = world.app()
     await app.migrate()
@@ -103,6 +108,24 @@ async def test_it_cannot_end_the_transaction_it_is_in(world: World, sql: str) ->
         handle = await app.start_workflow(flow, workflow_id="k")
         assert await handle.result(timeout="20s") == "semel.errors.InvalidValue"
     assert await world.count("orders") == 0
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select 'commit; commit'", "/* commit; */ select 1", "select 1 -- ; commit\n", 'select 1 as "end; commit"',
+        "select case when 1 = 1 then 2\nend", "-- begin\nselect 1;", "select 1 as commits",
+    ],
+)  # fmt: skip
+async def test_words_that_end_nothing_are_let_through(world: World, sql: str) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> int:
+        return await ctx.transaction(lambda tx: len(tx.execute(sql)))
+
+    async with world.worker(app):
+        assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s") == 1
 
 
 async def test_an_async_function_is_refused(world: World) -> None:

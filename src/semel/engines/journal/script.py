@@ -14,7 +14,7 @@ from enum import Enum
 from importlib import resources
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
-from semel.errors import EngineError, InvalidValue
+from semel.errors import EngineError
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -156,18 +156,6 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Let go of the database."""
-
-
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*.*?\*/|\s+", re.DOTALL)
-"""What holds no words of SQL: texts, quoted names, comments, white space."""
-
-
-def refuse_control(sql: str) -> None:
-    """Within someone else's transaction nobody begins or ends one."""
-    for piece in _QUOTED.sub(" ", sql).split(";"):
-        first = piece.strip().partition(" ")[0].lower()
-        if first in ("begin", "commit", "end", "rollback", "savepoint", "release", "start", "abort"):
-            raise InvalidValue(f"{first.upper()} in ctx.transaction(): the transaction is Semel's, and ends by itself.")
 
 
 def load_queries(package: str) -> dict[str, str]:

@@ -9,7 +9,8 @@ from typing import Any, Final, cast
 
 import asyncpg
 
-from semel.engines.journal.script import Tap, refuse_control
+from semel.engines.journal.script import Tap
+from semel.engines.journal.wording import refuse_control
 from semel.engines.journal.working import Worked, work
 from semel.engines.postgres.wire import LOST, translate
 from semel.errors import EngineUnavailable

@@ -16,9 +16,10 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from semel.engines.journal.script import Each, Line, Procedure, Raw, Row, Script, Statement, Tap, Work, load_queries
+from semel.engines.journal.script import Ask, Each, Line, Procedure, Raw, Row, Script, Tap, Work, load_queries
+from semel.engines.journal.working import Worked
 from semel.engines.sqlite.room import make_room
-from semel.engines.sqlite.work import work_in
+from semel.engines.sqlite.work import Undone, work_in
 from semel.errors import EngineError, EngineUnavailable, MigrationNeeded
 
 MOST_JOBS: Final = 500
@@ -56,6 +57,8 @@ class Job:
     quiet: bool = False
     result: Any = None
     error: BaseException | None = None
+    failure: BaseException | None = None
+    """How a function of the user's failed that has undone all of a transaction. It is not run again to say so."""
 
     def deliver(self) -> None:
         """In the loop of the caller."""
@@ -166,9 +169,10 @@ class Scribe(threading.Thread):
         """
         before = self._db.total_changes()
         error = self._transact(jobs)
-        if error is not None and len(jobs) > 1 and not self._unknown:
+        if error is not None and not self._unknown and (len(jobs) > 1 or isinstance(error, Undone)):
             for job in jobs:
-                self._transact([job])
+                if isinstance(self._transact([job]), Undone):
+                    self._transact([job])  # which now says how it failed
         loops = {job.loop for job in jobs}
         for loop in loops:
             with contextlib.suppress(RuntimeError):  # the loop of the caller is gone, and so is the caller
@@ -191,7 +195,7 @@ class Scribe(threading.Thread):
         try:
             self._step(self._begin, tap)
             for job in jobs:
-                job.error, job.result = None, self._play(job.make(), tap)
+                job.error, job.result = None, self._play(job, tap)
             self._unknown = True
             self._step("commit", tap)
         except BaseException as error:
@@ -216,23 +220,31 @@ class Scribe(threading.Thread):
         if tap is not None:
             tap.after(sql)
 
-    def _play(self, script: Script[Any], tap: Tap | None) -> Any:
+    def _play(self, job: Job, tap: Tap | None) -> Any:
+        script = job.make()
         try:
             statement = next(script)
             while True:
                 if tap is not None:
                     tap.before(statement.name)
-                rows = self._execute(statement, tap)
+                rows = [self._work(job, statement, tap)] if isinstance(statement, Work) else self._execute(statement)
                 if tap is not None:
                     tap.after(statement.name)
                 statement = script.send(rows)
         except StopIteration as stop:
             return stop.value
 
-    def _execute(self, statement: Statement, tap: Tap | None) -> list[Any]:
+    def _work(self, job: Job, statement: Work, tap: Tap | None) -> Worked:
+        if job.failure is not None:
+            return None, job.failure
+        try:
+            return work_in(self._db, statement.do, tap)
+        except Undone as undone:
+            job.failure = undone.error
+            raise
+
+    def _execute(self, statement: Ask | Each | Raw) -> list[Any]:
         bound: tuple[Any, ...]
-        if isinstance(statement, Work):
-            return [work_in(self._db, statement.do, tap)]
         if isinstance(statement, Raw):
             return self._db.execute(statement.text).fetchall()
         if isinstance(statement, Each):
