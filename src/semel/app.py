@@ -26,6 +26,7 @@ from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.defining import Definitions
 from semel.engine.ids import new_id
+from semel.engine.inside import refuse_inside
 from semel.engine.observed import observed
 from semel.engine.protocol import Engine, Filter, Finding, Observer, QueueState, Replayed, Worker, WorkerState
 from semel.engine.requests import foreign_request, request, workflow_request
@@ -95,6 +96,7 @@ class App(Definitions):
     @property
     def engine(self) -> Engine:
         """The engine of the running event loop; opened on first use."""
+        refuse_inside()
         loop = asyncio.get_running_loop()
         if loop is self._last[0]:
             return self._last[1]
@@ -362,6 +364,7 @@ class App(Definitions):
 
     async def close(self) -> None:
         """Write down what is in memory and let go of the database."""
+        refuse_inside()
         engine = self._engines.pop(asyncio.get_running_loop(), None)
         self._last = (None, None)
         if engine is not None:

@@ -231,7 +231,8 @@ class NonDeterminism(SemelError):
 class Forbidden(SemelError):
     """Workflow code was about to touch the outside: a socket, a file, a process. It has not happened.
 
-    `what` is the call, `where` the line (`file:line`) of the workflow's code that led to it.
+    `what` is the call, `where` the line (`file:line`) of the workflow's code that led to it. Also raised where a
+    function in `ctx.transaction` uses the app.
     """
 
     code = "SEMEL-W02"

@@ -14,6 +14,7 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Explanation
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
+from semel.engine.inside import refuse_inside
 from semel.engine.protocol import Replayed
 from semel.flow.guard import refuse_app
 from semel.flow.history import Event
@@ -228,6 +229,7 @@ class SyncApp:
 
     def close(self) -> None:
         """Write down what is in memory and end the thread. Called at exit by itself."""
+        refuse_inside()
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from semel.engine.inside import inside_transaction
 from semel.engine.outcomes import describe
 
 Worked = tuple[Any, BaseException | None]
@@ -14,7 +15,8 @@ Worked = tuple[Any, BaseException | None]
 def work(do: Callable[[Any], Any], tx: Any) -> Worked:
     """Run it. An error is given, not raised, so that it is not taken for one of the thread it runs in."""
     try:
-        return do(tx), None
+        with inside_transaction():
+            return do(tx), None
     except StopIteration as error:  # means something to a coroutine and a future, which cannot raise it
         return None, _plain(error)
     except Exception as error:
