@@ -296,22 +296,10 @@ class Shape(Returns):
         """An input as it may have been stored before the function got some of its parameters: without those that
         hold their defaults, the last ones first."""
         bound = msgspec.json.decode(data)
-        idle = self._idle(bound)
+        idle = [n for n, default in self._defaults.items() if n in bound and _same_json(bound[n], default)]
         some = chain.from_iterable(combinations(reversed(idle), count) for count in range(1, len(idle) + 1))
         for gone in islice(some, MOST_GUESSES):
             yield _encoder.encode({name: value for name, value in bound.items() if name not in gone})
-
-    def without_defaults(self, data: bytes) -> bytes:
-        """An input without all that holds its default."""
-        if not self._defaults:
-            return data
-        bound = msgspec.json.decode(data)
-        for name in self._idle(bound):
-            del bound[name]
-        return _encoder.encode(bound)
-
-    def _idle(self, bound: dict[str, Any]) -> list[str]:
-        return [n for n, default in self._defaults.items() if n in bound and _same_json(bound[n], default)]
 
     def decode_input(self, data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments for the call."""

@@ -21,7 +21,6 @@ from temporalio.exceptions import (
 )
 from temporalio.workflow import ParentClosePolicy
 
-from semel.contract.fingerprint import fingerprint
 from semel.contract.lifecycle import Status
 from semel.engine.protocol import Start
 from semel.engines.temporal import steps
@@ -32,7 +31,7 @@ from semel.engines.temporal.card import card_of, to_memo
 from semel.engines.temporal.failures import ended_of
 from semel.engines.temporal.names import TASK, execution_id, split, workflow_id
 from semel.engines.temporal.payloads import unwrap, wrap
-from semel.flow.commands import MARK, Command, Kind
+from semel.flow.commands import Command, Kind
 from semel.flow.entries import Resolved, raw, stored
 from semel.flow.instance import Instance
 from semel.flow.turn import Ended, Turn
@@ -316,15 +315,8 @@ async def bridge(name: str, ask: Any, settings: Settings) -> RawValue:
 
 
 def marked(command: Command) -> str:
-    """What was asked for, as an id: Temporal parks a replay whose ids differ, and so one whose names or inputs do.
-
-    Arguments that hold their defaults do not count: a parameter that has come since makes no other call.
-    """
-    mark = command.mark
-    if command.start is not None and command.shape is not None:
-        given = command.shape.without_defaults(command.start.payload)
-        mark = mark[:-MARK] + fingerprint(command.name, given).hex()[:MARK]
-    return f"{command.number}:{command.name}:{mark.removeprefix('#')}"
+    """What was asked for, as an id: Temporal parks a replay whose ids differ, and so one whose names or inputs do."""
+    return f"{command.number}:{command.name}:{command.mark.removeprefix('#')}"
 
 
 def _resolved(command: Command, ended: Ended, ref: str) -> Resolved:

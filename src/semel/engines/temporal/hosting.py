@@ -28,7 +28,7 @@ from semel.engines.temporal.clock import Clock
 from semel.engines.temporal.commanding import Commands, bridge
 from semel.engines.temporal.concluding import conclude
 from semel.engines.temporal.inheriting import Carried, Heir, Inheritance
-from semel.engines.temporal.journaling import Journal, began_with, row_of
+from semel.engines.temporal.journaling import Journal, adopt, began_with, row_of
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.refusing import refuse
@@ -240,6 +240,8 @@ class FlowHost(ABC):
             if not _one_step(turn):
                 then = await self._through(self.commands.write(row))
                 self.journal.compare(row, then or row)
+                if then is not None and then != row:
+                    adopt(then, turn.commands)
                 row = None
         if any(c.kind is Kind.ATTRIBUTE for c in turn.commands):
             values = attributes_of(self.card, instance.attributes)[ATTRIBUTES]

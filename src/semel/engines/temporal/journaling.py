@@ -16,7 +16,8 @@ from temporalio import workflow
 
 from semel.errors import NonDeterminism
 from semel.flow import entries
-from semel.flow.entries import NOTHING, Entry, Resolved
+from semel.flow.commands import Command
+from semel.flow.entries import NOTHING, Asked, Entry, Resolved
 from semel.flow.instance import Instance
 
 
@@ -65,6 +66,13 @@ def filled(row: bytes, outputs: Mapping[int, Raw]) -> Iterator[Entry]:
     for entry in entries.load(row):
         found: Any = outputs.get(entry.command) if isinstance(entry, Resolved) else None
         yield entry if found is None else replace(entry, output=found)
+
+
+def adopt(row: bytes, commands: Sequence[Command]) -> None:
+    """Commands go by what they were asked for with then: ids of Temporal's are made of it."""
+    marks = {entry.command: entry.mark for entry in entries.load(row) if isinstance(entry, Asked)}
+    for command in commands:
+        command.mark = marks.get(command.number, command.mark)
 
 
 def began_with(row: bytes, name: str, there: Sequence[int]) -> NonDeterminism:

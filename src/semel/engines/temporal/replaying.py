@@ -122,8 +122,7 @@ def _other_inputs(then: Iterable[Deed], now: Iterable[Deed]) -> tuple[str, str]:
 def _covers(now: Sequence[bytes], then: Sequence[bytes]) -> bool:
     """Are they alike, but for parameters that have come since? That those hold their defaults, the journal says."""
     return len(now) == len(then) and all(
-        new == old or _holds(_read(new), _read(old))
-        for new, old in zip(now, then, strict=True)
+        new == old or _holds(_read(new), _read(old)) for new, old in zip(now, then, strict=True)
     )
 
 
