@@ -238,3 +238,74 @@ async def test_a_step_that_the_code_gives_up_is_stopped(world: World) -> None:
         await world.advance("61s")
         assert await handle.result(timeout="20s") == "late"
     assert heard == ["begun", "cancelled"]
+
+
+async def test_a_cancellation_of_its_own_is_an_error_like_any_other(world: World) -> None:
+    app, runs = world.app(), []
+
+    async def awaits_a_cancelled_one() -> None:
+        runs.append("inner")
+        inner = asyncio.create_task(asyncio.sleep(60))
+        asyncio.get_running_loop().call_soon(inner.cancel)
+        await inner
+
+    async def cancels_itself() -> None:
+        runs.append("itself")
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    def raises_it() -> None:
+        runs.append("sync")
+        raise asyncio.CancelledError("own")
+
+    async def is_interrupted_once() -> str:
+        runs.append("twice")
+        if runs.count("twice") == 1:
+            raise asyncio.CancelledError
+        return "well"
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> list[str]:
+        heard = []
+        for fn in (awaits_a_cancelled_one, cancels_itself, raises_it):
+            try:
+                await ctx.step(fn)
+            except semel.TaskFailed as error:
+                heard.append(error.error_type)
+        return [*heard, await ctx.step(is_interrupted_once, retry=semel.Retry(max_attempts=2, initial=0))]
+
+    async with world.worker(app, concurrency=1):
+        handle = await app.start_workflow(flow, workflow_id="k")
+        assert await handle.result(timeout="20s") == ["asyncio.exceptions.CancelledError"] * 3 + ["well"]
+    assert runs == ["inner", "itself", "sync", "twice", "twice"]
+
+
+async def test_one_that_the_code_gives_up_is_not_tried_again(world: World) -> None:
+    app, heard = world.app(), []
+
+    async def hang() -> None:
+        heard.append("begun")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ConnectionError("closed") from None
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> str:
+        try:
+            async with asyncio.timeout(60):
+                await ctx.step(hang, retry=semel.Retry(max_attempts=2, initial=0))
+        except TimeoutError:
+            await ctx.sleep("10s")
+        return "late"
+
+    async with world.worker(app):
+        handle = await app.start_workflow(flow, workflow_id="k")
+        await eventually(lambda: heard)
+        await world.advance("61s")
+        await waits(handle)
+        await world.advance("61s")
+        assert await handle.result(timeout="20s") == "late"
+    assert heard == ["begun"]

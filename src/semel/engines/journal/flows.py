@@ -102,8 +102,8 @@ class Flows:
         finally:
             if self._held.get(claim.execution) is held:  # it may have been claimed again already
                 del self._held[claim.execution]
-            for task in held.steps.values():
-                task.cancel()
+            for number in list(held.steps):
+                held.drop(number)
             if held.instance is not None:
                 if rests:
                     self._keep(claim.execution, held.instance)
@@ -179,7 +179,7 @@ class Flows:
         """Run its steps; what they give, and what comes from outside meanwhile."""
         if held.steps:
             for number in held.steps.keys() - {command.number for command in in_place}:
-                held.steps.pop(number).cancel()
+                held.drop(number)
         for command in in_place:
             if command.kind is Kind.TRANSACTION:
                 await self._transact(held, instance, command, clock)
@@ -206,7 +206,7 @@ class Flows:
         return arrived
 
     async def _perform(self, held: Held, instance: Instance, command: Command, clock: Clock) -> None:
-        answer = await self._performer.perform(command, held.claim, instance)
+        answer = await self._performer.perform(command, held, instance)
         held.arrived.append(Arrival(clock(), answer))
         held.ring()
 

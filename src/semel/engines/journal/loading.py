@@ -83,8 +83,15 @@ class Held:
         """What the turn that is under way was given."""
         self.steps: dict[int, asyncio.Task[None]] = {}
         """Steps that were begun and whose answers the code has not had: none of them is begun twice."""
+        self.dropped: set[int] = set()
+        """Steps that nobody here waits for any more."""
         self.instance: Instance | None = None
         self._bell = Bell()
+
+    def drop(self, number: int) -> None:
+        """Stop a step: the code has given it up, or the worker gives the flow back."""
+        self.dropped.add(number)
+        self.steps.pop(number).cancel()
 
     def ring(self) -> None:
         """There is something to do."""

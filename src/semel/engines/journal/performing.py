@@ -14,6 +14,7 @@ from semel.contract.lifecycle import Status
 from semel.define.context import Running, enter
 from semel.engine.outcomes import describe
 from semel.engines.journal.claiming import Claim
+from semel.engines.journal.loading import Held
 from semel.errors import InputError
 from semel.flow import entries
 from semel.flow.commands import Command
@@ -58,29 +59,35 @@ class Performer:
             raise AssertionError("unreachable: it has nothing to wait for")
         try:
             return Resolved(command.number, COMPLETED, raw(command.write(value)))
-        except Exception as error:
+        except BaseException as error:  # a value may have code of its own that makes JSON of it
             return Resolved(command.number, FAILED, error=describe(error))
 
-    async def perform(self, command: Command, claim: Claim, instance: Instance) -> Resolved:
-        """Run a step to its end, with the tries it has; its answer. Runs in a task of its own."""
+    async def perform(self, command: Command, held: Held, instance: Instance) -> Resolved:
+        """Run a step to its end, with the tries it has; its answer. Runs in a task of its own.
+
+        CancelledError: it was dropped. One that the step raises by itself is an error like any other.
+        """
         attempt = 0
         while True:
             attempt += 1
-            enter(self._running(command, claim, instance, attempt))
+            enter(self._running(command, held.claim, instance, attempt))
             try:
+                if attempt > 1:  # within: a step may have left a cancellation behind, which is its own as well
+                    await asyncio.sleep(command.tries.delay(attempt - 1, random.random()))
                 output = command.write(await self._call(command.call or _nothing))
                 return Resolved(command.number, COMPLETED, raw(output))
-            except asyncio.CancelledError:
-                raise
             except BaseException as error:
+                dropped = command.number in held.dropped
+                if dropped and isinstance(error, asyncio.CancelledError):
+                    raise
                 names = [f"{c.__module__}.{c.__qualname__}" for c in type(error).__mro__]
                 if (
-                    attempt >= command.tries.max_attempts
+                    dropped
+                    or attempt >= command.tries.max_attempts
                     or isinstance(error, InputError)
                     or command.tries.hopeless(names)
                 ):
                     return Resolved(command.number, FAILED, error=describe(error))
-            await asyncio.sleep(command.tries.delay(attempt, random.random()))
 
     def _running(self, command: Command, claim: Claim, instance: Instance, attempt: int) -> Running:
         return Running(

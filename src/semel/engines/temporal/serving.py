@@ -143,11 +143,12 @@ class Service:
             enter(_running(command, who, count))
             try:
                 return command.write(await self._call(command.call or _nothing))
-            except asyncio.CancelledError:
-                raise
             except BaseException as error:
+                dropped = self._runner.steps.over or activity.is_cancelled()
+                if dropped and isinstance(error, asyncio.CancelledError):
+                    raise  # any other one is the step's own, and an error like others
                 names = [f"{c.__module__}.{c.__qualname__}" for c in type(error).__mro__]
-                last = count >= command.tries.max_attempts
+                last = dropped or count >= command.tries.max_attempts
                 if last or isinstance(error, InputError) or command.tries.hopeless(names):
                     raise _Failed(describe(error)) from None
             await asyncio.sleep(command.tries.delay(count, random.random()))
