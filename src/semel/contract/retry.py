@@ -52,3 +52,14 @@ class Retry:
         for entry in self.non_retryable:
             stop.add(entry if isinstance(entry, str) else f"{entry.__module__}.{entry.__qualname__}")
         return not stop.isdisjoint(names)
+
+
+def retry_of(retry: object, unless: Retry) -> Retry:
+    """The policy that `retry=` stands for; `unless` one is given."""
+    if retry is None:
+        return unless
+    if isinstance(retry, Retry):
+        return retry
+    if isinstance(retry, bool) or not isinstance(retry, int):
+        raise InvalidValue(f"retry={retry!r}: give a whole number of attempts, or a semel.Retry(…).")
+    return Retry(max_attempts=retry)

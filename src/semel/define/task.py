@@ -14,7 +14,7 @@ from semel.codec import Shape
 from semel.contract.durations import Duration
 from semel.contract.keys import KEY_LENGTH, check_name
 from semel.contract.rates import Rate, parse_rate
-from semel.contract.retry import Retry
+from semel.contract.retry import Retry, retry_of
 from semel.errors import DefinitionError, InvalidValue
 from semel.settings import optional_duration
 
@@ -60,7 +60,7 @@ class Task(Generic[P, R]):
         self.fn = fn
         self.name = check_name(name or fn.__name__, "task name", KEY_LENGTH)
         self.queue = check_name(queue, "queue")
-        self.retry = Retry(max_attempts=retry) if isinstance(retry, int) else retry or Retry()
+        self.retry = retry_of(retry, Retry())
         self.timeout: timedelta | None = optional_duration(timeout, "timeout")
         if self.timeout is not None and not self.timeout:
             raise InvalidValue("timeout=0: give a positive duration, or leave it out for none.")

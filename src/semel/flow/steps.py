@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import inspect
@@ -15,13 +16,17 @@ import msgspec
 from semel.codec import Returns, encode
 from semel.contract.fingerprint import fingerprint
 from semel.contract.keys import check_name
-from semel.contract.retry import Retry
+from semel.contract.retry import Retry, retry_of
 from semel.define.task import Task
 from semel.errors import InputError, InvalidValue, NotDecodable
 from semel.flow.commands import ONCE, Command, Kind
 
 MOST_KNOWN: Final = 4096
 _ANY: Final = Returns(Any, "step")
+_OPTIONS: Final = ("name", "retry")
+_BY_KEYWORD: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_TRANSACTION: Final = Kind.TRANSACTION
+"""Looked up once: an attribute of an enum is slow in Python 3.11."""
 
 
 def step_of(
@@ -29,16 +34,18 @@ def step_of(
     retry: Retry | int | None, limit: int,
 ) -> Command:  # fmt: skip
     """The command to run a function in place."""
+    label, tries = name, ONCE if retry is None else retry_of(retry, ONCE)
     if isinstance(fn, Task):
-        name, retry, fn = name or fn.name, retry or fn.retry, fn.fn
+        label, tries, fn = name or fn.name, fn.retry if retry is None else tries, fn.fn
     if not callable(fn):
         raise InvalidValue(f"{fn!r} is not a function: write ctx.{kind}(fn, *args).")
-    if kind is Kind.TRANSACTION and inspect.iscoroutinefunction(fn):
+    if kind is _TRANSACTION and inspect.iscoroutinefunction(fn):
         raise InvalidValue(f"{fn!r} is async: a transaction takes a plain `def fn(tx, …)`.")
-    recipe = _recipe(fn, name, limit)
-    policy = Retry(max_attempts=retry) if isinstance(retry, int) else retry
+    recipe = _recipe(fn, label, limit)
+    if recipe.takes and (name is not None or retry is not None):
+        _refuse_options(kind, fn, args, {"name": name, "retry": retry})
     return Command(
-        kind, recipe.label, _mark(recipe.label, args, kwargs) if args or kwargs else "", tries=policy or ONCE,
+        kind, recipe.label, _mark(recipe.label, args, kwargs) if args or kwargs else "", tries=tries,
         call=_bound(kind, fn, args, kwargs), read=recipe.read, write=recipe.write, swift=recipe.swift,
     )  # fmt: skip
 
@@ -49,32 +56,79 @@ class Recipe(NamedTuple):
     label: str
     read: Callable[[bytes | None], Any]
     write: Callable[[Any], bytes | None]
-    swift: bool
+    swift: bool = False
+    takes: bool = True
+    """Has it, perhaps, a parameter with the name of an option of `ctx.step`?"""
+    returns: Any = None
+    """The return annotation as it stands at the function."""
+    home: Any = None
+    """Where an annotation that is text is looked up."""
 
 
-_known: Final[OrderedDict[tuple[CodeType, str | None, int], Recipe]] = OrderedDict()
+_known: Final[OrderedDict[tuple[CodeType, str, str, int], Recipe]] = OrderedDict()
 """By code rather than by function: lambdas and local functions are made anew each time."""
 
 
 def _recipe(fn: Callable[..., Any], name: str | None, limit: int) -> Recipe:
     code = getattr(fn, "__code__", None)
     if code is None:
-        return _recipe_of(_ANY, name or _name(fn), limit, swift=False)
-    found = _known.get((code, name, limit))
-    if found is None:
+        return _recipe_of(_ANY, name or _name(fn), limit)
+    try:
+        returns = fn.__annotations__.get("return")
+    except NameError:  # since Python 3.14 annotations are looked up only now
+        returns = None
+    key = (code, name or fn.__name__, fn.__module__, limit)  # what a decorator returns has one code for all
+    found = _known.get(key)
+    if (
+        found is None
+        or (found.returns is not returns and found.returns != returns)  # made by one factory, for another type
+        or (type(returns) is str and found.home is not fn.__globals__)
+    ):
         label = name or _name(fn)
-        found = _recipe_of(Returns.of(fn, label), label, limit, swift=_never_waits(code))
-        _known[code, name, limit] = found
+        found = _recipe_of(Returns.of(fn, label), label, limit)._replace(
+            swift=_never_waits(code), takes=bool(_taken(fn)), returns=returns, home=fn.__globals__
+        )
+        _known[key] = found
         if len(_known) > MOST_KNOWN:
             _known.popitem(last=False)
     return found
 
 
-def _recipe_of(returns: Returns, name: str, limit: int, *, swift: bool) -> Recipe:
+def _recipe_of(returns: Returns, name: str, limit: int) -> Recipe:
     write = functools.partial(returns.encode_result, limit=limit)
-    return Recipe(check_name(name, "step name", 255), returns.decode_result, write, swift)
+    return Recipe(check_name(name, "step name", 255), returns.decode_result, write)
 
 
+def _taken(fn: Callable[..., Any]) -> list[str]:
+    """Options of `ctx.step` that could be meant for the function."""
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError, NameError):  # some that are written in C do not tell
+        return []
+    bound = fn.keywords if isinstance(fn, functools.partial) else {}
+    return [
+        option
+        for option in _OPTIONS
+        if option in parameters and parameters[option].kind in _BY_KEYWORD and option not in bound
+    ]
+
+
+def _refuse_options(kind: Kind, fn: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> None:
+    """`ctx.step(greet, name="ada")` would run greet() without a name, in a step called ada."""
+    before = (None,) if kind is _TRANSACTION else ()
+    for option in _taken(fn):
+        with contextlib.suppress(TypeError):  # arguments that do not fit: the call itself says so
+            if given[option] is None or option in inspect.signature(fn).bind_partial(*before, *args).arguments:
+                continue
+            who = getattr(fn, "__name__", repr(fn))
+            raise InvalidValue(
+                f"ctx.{kind}({who}, {option}={given[option]!r}): {option}= is an option of the step, and {who}() has "
+                f"a parameter of that name. Give it by position, or use functools.partial({who}, {option}=…) or a "
+                "lambda."
+            )
+
+
+@functools.lru_cache(MOST_KNOWN)
 def _never_waits(code: CodeType) -> bool:
     if not code.co_flags & inspect.CO_COROUTINE:
         return False
@@ -82,7 +136,7 @@ def _never_waits(code: CodeType) -> bool:
 
 
 def _bound(kind: Kind, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
-    if kind is Kind.TRANSACTION:
+    if kind is _TRANSACTION:
         return lambda tx: fn(tx, *args, **kwargs)
     return functools.partial(fn, *args, **kwargs) if args or kwargs else fn
 
