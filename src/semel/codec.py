@@ -61,17 +61,30 @@ def _from_json(kind: type, value: Any) -> Any:
 _encoder: Final = msgspec.json.Encoder(enc_hook=_to_json, order="sorted")
 
 
-def encode(value: Any, what: str, *, plain: bool = False, limit: int = MAX_PAYLOAD) -> bytes:
-    """Canonical JSON: sorted keys, no white space. Raises NotEncodable with the path of what it cannot carry."""
+_ANNOTATE: Final = "annotate the parameter (or return type) with its type, or pass plain JSON values."
+SEND_DATA: Final = (
+    "a signal carries plain JSON values. Send dataclasses.asdict(…) or model_dump(mode='json'), and read it with "
+    "ctx.wait_signal(…, type=…)."
+)
+PUBLISH_DATA: Final = (
+    "what is published are plain JSON values. Publish dataclasses.asdict(…) or model_dump(mode='json')."
+)
+
+
+def encode(value: Any, what: str, *, plain: bool = False, advice: str = _ANNOTATE, limit: int = MAX_PAYLOAD) -> bytes:
+    """Canonical JSON: sorted keys, no white space. Raises NotEncodable with the path of what it cannot carry.
+
+    `plain` refuses typed values too, with some advice.
+    """
     try:
         data = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        _point_at(value, what, plain=plain)
+        _point_at(value, what, plain=plain, advice=advice)
         data = _encode_with_keys(value, what, error)
     # NaN and Infinity come out as null: where there is a null, look for them; the same for what may be too deep
     # and for integers that other readers of JSON would round.
     if plain or b"null" in data or (len(data) >= _SUSPECT and _deep_or_long(data)):
-        _point_at(value, what, plain=plain)
+        _point_at(value, what, plain=plain, advice=advice)
     if len(data) > limit:
         raise PayloadTooLarge(
             f"{what} takes {len(data):,} bytes as JSON; at most {limit:,} are stored. Keep the data elsewhere "
@@ -92,7 +105,7 @@ def _encode_with_keys(value: Any, what: str, error: Exception) -> bytes:
         raise NotEncodable(f"{what} cannot be stored as JSON: {error}.") from error
 
 
-def _point_at(value: Any, path: str, *, plain: bool, depth: int = 0) -> None:
+def _point_at(value: Any, path: str, *, plain: bool, advice: str = _ANNOTATE, depth: int = 0) -> None:
     """Raise NotEncodable that names the first value JSON cannot carry; `plain` also refuses typed values."""
     if depth > MAX_DEPTH:
         raise NotEncodable(f"{path} is nested deeper than {MAX_DEPTH} levels, or holds itself.")
@@ -114,25 +127,22 @@ def _point_at(value: Any, path: str, *, plain: bool, depth: int = 0) -> None:
         case dict():
             for key, item in value.items():
                 if plain and not isinstance(key, str):
-                    raise NotEncodable(f"{path} has the key {key!r}: JSON keys are str. {_ANNOTATE}")
+                    raise NotEncodable(f"{path} has the key {key!r}: JSON keys are str; {advice}")
                 if isinstance(key, str):
-                    _point_at(key, f"a key of {path}", plain=plain, depth=depth)
-                _point_at(item, f"{path}[{key!r}]", plain=plain, depth=depth + 1)
+                    _point_at(key, f"a key of {path}", plain=plain, advice=advice, depth=depth)
+                _point_at(item, f"{path}[{key!r}]", plain=plain, advice=advice, depth=depth + 1)
         case list() | tuple():
             for index, item in enumerate(value):
-                _point_at(item, f"{path}[{index}]", plain=plain, depth=depth + 1)
+                _point_at(item, f"{path}[{index}]", plain=plain, advice=advice, depth=depth + 1)
         case int() | float():
             return
         case set() | frozenset() if not plain:
             for item in value:
-                _point_at(item, f"a member of {path}", plain=plain, depth=depth + 1)
+                _point_at(item, f"a member of {path}", plain=plain, advice=advice, depth=depth + 1)
         case _:
             if plain:
-                raise NotEncodable(f"{path} is a {type(value).__name__}: {_ANNOTATE}")
+                raise NotEncodable(f"{path} is a {type(value).__name__}: {advice}")
             _point_into(value, path, depth)
-
-
-_ANNOTATE: Final = "annotate the parameter (or return type) with its type, or pass plain JSON values."
 
 
 def _point_into(value: Any, path: str, depth: int) -> None:
@@ -166,6 +176,11 @@ def object_reader(name: str, fields: list[tuple[str, Any, Any]]) -> msgspec.json
     return msgspec.json.Decoder(kind, dec_hook=_from_json)
 
 
+def reader_of(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Reads one JSON value as a type. TypeError: it is none that can be read."""
+    return msgspec.json.Decoder(Any if is_plain(kind) else kind, dec_hook=_from_json)
+
+
 def unreadable(reader: msgspec.json.Decoder[Any]) -> str | None:
     """The name of the first type, at any depth, that no JSON can be read into."""
     import msgspec.inspect as looking  # only where somebody asks: it takes a while to import
@@ -191,7 +206,7 @@ class Returns:
     def __init__(self, annotation: Any, who: str) -> None:
         self._plain_result = is_plain(annotation)
         try:
-            self._result = msgspec.json.Decoder(Any if self._plain_result else annotation, dec_hook=_from_json)
+            self._result = reader_of(annotation)
         except TypeError as error:
             raise DefinitionError(f"{who}: its return annotation cannot be read from JSON: {error}") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from semel.codec import decode_plain, encode
+from semel.codec import SEND_DATA, decode_plain, encode
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_key, check_name
 from semel.contract.lifecycle import Status
@@ -96,7 +96,7 @@ class Handle(Generic[T_co]):
         """
         key = None if dedup_key is None else check_key(dedup_key, "dedup_key")
         limit = self._app.settings.max_payload
-        data = None if payload is None else encode(payload, "payload", plain=True, limit=limit)
+        data = None if payload is None else encode(payload, "payload", plain=True, advice=SEND_DATA, limit=limit)
         self._live(await self._app.engine.signal(self.id, check_name(name, "signal name"), data, key))
 
     async def terminate(self, why: str = "terminated") -> Status:

@@ -1,7 +1,11 @@
 """A signal reaches its workflow once: sent before, while or after it waits, in the order of sending."""
 
 import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import Any
 
+import pydantic
 import pytest
 
 import semel
@@ -162,6 +166,103 @@ async def test_a_payload_may_have_a_type(world: World) -> None:
         await handle.signal("x", "not a pair")
         await handle.signal("x", (1, "one"))
         assert await handle.result(timeout="20s") == "(1, 'one')"
+
+
+class Approval(pydantic.BaseModel):
+    by: str
+    cents: int = 0
+
+
+@dataclass
+class Receipt:
+    cents: int
+
+
+async def test_a_payload_may_be_read_as_a_model(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> str:
+        first = await ctx.wait_signal("x", type=Approval)
+        second = await ctx.wait_signal("x", type=list[Approval])
+        third = await ctx.wait_signal("x", type=Receipt)
+        with contextlib.suppress(semel.NotDecodable):
+            await ctx.wait_signal("x", type=Approval)
+            return "accepted"
+        return repr([first, second, third])
+
+    async with world.worker(app, cached_workflows=0):
+        handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+        for payload in ({"by": "ada"}, [{"by": "bob", "cents": 2}], {"cents": 3}, {"by": 5}):
+            await handle.signal("x", payload)
+        expected = [Approval(by="ada"), [Approval(by="bob", cents=2)], Receipt(3)]
+        assert await handle.result(timeout="20s") == repr(expected)
+
+
+@pytest.mark.parametrize("kind", [int, Approval], ids=str)
+async def test_no_payload_is_none_and_has_to_fit_too(world: World, kind: Any) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> list[str]:
+        heard = []
+        for one in (kind, kind | None, Any):
+            try:
+                heard.append(repr(await ctx.wait_signal("x", type=one)))
+            except semel.NotDecodable:
+                heard.append("does not fit")
+        return heard
+
+    async with world.worker(app, cached_workflows=0):
+        handle = await app.start_workflow(flow, workflow_id="k")
+        for _ in range(3):
+            await handle.signal("x")
+        assert await handle.result(timeout="20s") == ["does not fit", "None", "None"]
+
+
+@pytest.mark.parametrize("kind", [5, [int]], ids=str)
+async def test_what_is_no_type_is_refused(world: World, kind: Any) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> str:
+        try:
+            await ctx.wait_signal("x", type=kind)
+        except semel.InvalidValue as error:
+            return str(error)
+        return ""
+
+    async with world.worker(app):
+        handle = await app.start_workflow(flow, workflow_id="k")
+        assert "not a type" in await handle.result(timeout="20s")
+
+
+@pytest.mark.parametrize("payload", [{"at": [Receipt(1)]}, {1: 2}], ids=str)
+async def test_a_payload_that_is_no_plain_json_is_refused_with_the_way_to_send_it(world: World, payload: Any) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def child(ctx: semel.Context) -> None:
+        await ctx.wait_signal("x")
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> str:
+        started = await ctx.start_workflow(child, workflow_id="child")
+        try:
+            await started.signal("x", payload)
+        except semel.NotEncodable as error:
+            await started.signal("x")
+            return str(error)
+        return ""
+
+    async with world.worker(app):
+        handle = await app.start_workflow(flow, workflow_id="k")
+        from_inside = await handle.result(timeout="20s")
+    with pytest.raises(semel.NotEncodable) as from_outside:
+        await handle.signal("x", payload)
+    for said in (from_inside, str(from_outside.value)):
+        assert "dataclasses.asdict" in said
+        assert "annotate" not in said
 
 
 async def test_one_for_a_workflow_that_has_ended_is_refused(world: World) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
 
-from semel.codec import encode
+from semel.codec import PUBLISH_DATA, SEND_DATA, encode
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_key, check_name
 from semel.contract.keys import effect_key as make_effect_key
@@ -22,7 +22,8 @@ from semel.engine.requests import request, workflow_request
 from semel.errors import InvalidValue
 from semel.flow.commands import RESULT_OF, Command, Kind, mark_of
 from semel.flow.control import ContinueAsNew
-from semel.flow.steps import reader_of, step_of
+from semel.flow.signals import reader_of
+from semel.flow.steps import step_of
 from semel.flow.turn import Ended
 
 if TYPE_CHECKING:
@@ -215,7 +216,8 @@ class Context:
 
     def publish(self, name: str, value: Any) -> None:
         """Let the outside read a value: `await handle.published(name)`."""
-        payload = encode(value, f"published {name!r}", plain=True, limit=self._instance.settings.max_payload)
+        limit = self._instance.settings.max_payload
+        payload = encode(value, f"published {name!r}", plain=True, advice=PUBLISH_DATA, limit=limit)
         self._instance.ask(Command(Kind.PUBLISH, check_name(name, "published name"), payload=payload))
 
     def continue_as_new(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -277,7 +279,8 @@ class Child(Generic[R_co]):
 
     async def signal(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
         """Send it a signal."""
-        data = encode(payload, "payload", plain=True, limit=self._instance.settings.max_payload)
+        limit = self._instance.settings.max_payload
+        data = encode(payload, "payload", plain=True, advice=SEND_DATA, limit=limit)
         if dedup_key is not None:
             check_key(dedup_key, "dedup_key")
         command = Command(Kind.SEND, check_name(name, "signal name"), dedup_key or "", ref=self.id, payload=data)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
+from semel import codec
+from semel.errors import InvalidValue, NotDecodable
 from semel.flow.commands import Command
 from semel.flow.entries import Signalled
 
@@ -48,3 +52,29 @@ class Signals:
                 return command
         self.keep(signal)
         return None
+
+
+def reader_of(kind: Any) -> Callable[[bytes | None], Any]:
+    """Reads the payload of a signal as a type; no payload is None."""
+    try:
+        return _kept_reader(kind)
+    except TypeError:  # not every type can be hashed
+        return _reader(kind)
+
+
+def _reader(kind: Any) -> Callable[[bytes | None], Any]:
+    try:
+        decode = codec.reader_of(kind).decode
+    except (TypeError, NameError) as error:
+        raise InvalidValue(f"type={kind!r} is not a type that JSON can be read as: {error}.") from error
+
+    def read(data: bytes | None) -> Any:
+        try:
+            return decode(b"null" if data is None else data)
+        except Exception as error:  # a model may have code of its own
+            raise NotDecodable(f"the payload of the signal does not fit {kind!r}: {error}.") from error
+
+    return read
+
+
+_kept_reader = functools.lru_cache(1024)(_reader)

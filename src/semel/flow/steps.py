@@ -11,14 +11,12 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from semel.codec import Returns, encode
 from semel.contract.fingerprint import fingerprint
 from semel.contract.keys import check_name
 from semel.contract.retry import Retry, retry_of
 from semel.define.task import Task
-from semel.errors import InputError, InvalidValue, NotDecodable
+from semel.errors import InputError, InvalidValue
 from semel.flow.commands import ONCE, Command, Kind
 
 MOST_KNOWN: Final = 4096
@@ -152,19 +150,3 @@ def _mark(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         return fingerprint(name, encode([args, kwargs], "arguments")).hex()[:16]
     except InputError:
         return "?"
-
-
-@functools.lru_cache(1024)
-def reader_of(kind: Any) -> Callable[[bytes | None], Any]:
-    """Reads stored JSON as a type."""
-    decoder = msgspec.json.Decoder(kind)
-
-    def read(data: bytes | None) -> Any:
-        if data is None:
-            return None
-        try:
-            return decoder.decode(data)
-        except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise NotDecodable(f"what was stored does not fit {kind!r}: {error}.") from error
-
-    return read
