@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import semel
-from tests.world import World, ended, eventually
+from tests.world import World, ended, eventually, waits
 
 Definition = semel.Workflow[..., Any]
 
@@ -90,6 +90,42 @@ async def test_one_that_continued_as_new_replays_from_its_last_run(world: World)
     app, _ = shop(world, ran)
     assert app.replay_history(text).ok
     assert [one.ok for one in await app.replay()] == [True]
+
+
+async def test_one_that_continued_as_new_with_a_timeout_replays_with_what_is_left_of_it(world: World) -> None:
+    app = world.app()
+
+    @app.workflow(timeout="1h")
+    async def flow(ctx: semel.Context, rounds: int = 2) -> None:
+        await ctx.wait_signal("go")
+        if rounds > 1:
+            ctx.continue_as_new(rounds - 1)
+
+    async with world.worker(app):
+        handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+        await world.advance("1m")
+        await handle.signal("go")
+        await eventually(lambda: is_in_run(handle, 2))
+        await waits(handle)
+        text = await handle.export()
+        assert app.replay_history(text).ok
+        await handle.signal("go")
+        await handle.result(timeout="20s")
+    assert app.replay_history(await handle.export()).ok
+
+
+async def is_in_run(handle: semel.Handle[object], run: int) -> bool:
+    return [event.name for event in await handle.history() if event.what == "began"] == [f"run {run}"]
+
+
+async def test_a_history_from_before_there_were_deadlines_in_it_is_read(world: World) -> None:
+    ran: list[str] = []
+    handle = await told(world, ran, "p-1", "o-1", 3)
+    data = json.loads(await handle.export())
+    for late in ("active", "deadline"):
+        del data["snapshot"][late]
+    app, _ = shop(world, ran)
+    assert app.replay_history(json.dumps(data)).ok
 
 
 async def test_which_histories_are_replayed(world: World) -> None:

@@ -47,6 +47,8 @@ class _Start(Struct):
     attributes: dict[str, str]
     signals: list[dict[str, Raw]]
     seen: Raw
+    active: int = 0
+    deadline: int | None = None
 
 
 class _File(Struct, kw_only=True):
@@ -133,6 +135,7 @@ def _named(data: bytes) -> _Start:
     return _Start(
         Raw(start.input), start.run, start.numbers, start.counts, start.attributes,
         [_opened(signal) for signal in start.signals], Raw(msgspec.json.encode(start.seen.to_json())),
+        start.active, start.deadline,
     )  # fmt: skip
 
 
@@ -141,6 +144,6 @@ def _stored(start: _Start) -> bytes:
         snapshot.Snapshot(
             bytes(start.input), start.run, start.numbers, start.counts, start.attributes,
             tuple(_closed(signal) for signal in start.signals),
-            DedupWindow.from_json(msgspec.json.decode(start.seen)),
+            DedupWindow.from_json(msgspec.json.decode(start.seen)), start.active, start.deadline,
         )
     )  # fmt: skip
