@@ -61,14 +61,14 @@ async def _duplicate(app: App, start: Start, prior: Prior) -> TaskAlreadyExists 
     if execution is not None and execution.status is Status.COMPLETED and execution.finished_at is not None:
         when = execution.finished_at
         return TaskAlreadyCompleted(
-            f"task {start.key!r} completed at {when:%Y-%m-%d %H:%M:%S} UTC as execution {prior.id}.",
+            f"{start.terms.kind} {start.key!r} completed at {when:%Y-%m-%d %H:%M:%S} UTC as execution {prior.id}.",
             existing_execution_id=prior.id,
             completed_at=when,
             result=None if execution.expired else await handle.result(),
         )
     status = prior.status if execution is None else execution.status
     return TaskAlreadyExists(
-        f"task {start.key!r} is already {status}, as execution {prior.id}.",
+        f"{start.terms.kind} {start.key!r} is already {status}, as execution {prior.id}.",
         existing_execution_id=prior.id,
         status=status,
     )

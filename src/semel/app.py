@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from semel.admitting import Batch, answer
 from semel.contract.decision import Admit
 from semel.contract.durations import Duration, parse_duration
-from semel.contract.keys import ID_LENGTH, check_key, check_name
+from semel.contract.keys import ID_LENGTH, check_attribute, check_key, check_name
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate
 from semel.contract.records import Execution, Explanation
@@ -258,7 +258,8 @@ class App(Definitions):
             wanted = None if status is None else Status(status)
         except ValueError:
             raise InvalidValue(f"status={status!r}: there are {', '.join(Status)}.") from None
-        return await self.engine.executions(Filter(wanted, queue, name, kind, before, limit, attributes or {}))
+        words = dict(check_attribute(word, value) for word, value in (attributes or {}).items())
+        return await self.engine.executions(Filter(wanted, queue, name, kind, before, limit, words))
 
     async def replay(
         self, *, status: Status | str | None = None, name: str | None = None, since: Duration | None = None,

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from semel.codec import SEND_DATA, decode_plain, encode
 from semel.contract.durations import Duration, parse_duration
-from semel.contract.keys import check_key, check_name
+from semel.contract.keys import check_key, check_name, check_text
 from semel.contract.lifecycle import Status
 from semel.contract.records import Execution
 from semel.define.entity import Entity
 from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
 from semel.engine.protocol import Outcome, Past
-from semel.errors import NotFound, ResultPending, WorkflowEnded
+from semel.errors import InvalidValue, NotFound, ResultPending, WorkflowEnded
 from semel.flow import recording
 from semel.flow.fork import commit_before
 from semel.flow.history import Event, tell_history
@@ -101,7 +101,7 @@ class Handle(Generic[T_co]):
 
     async def terminate(self, why: str = "terminated") -> Status:
         """End a workflow at once, without a chance to clean up; the status then."""
-        status = await self._app.engine.terminate(self.id, why)
+        status = await self._app.engine.terminate(self.id, check_text(why, "why"))
         if status is None:
             raise NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")
         return status
@@ -109,20 +109,26 @@ class Handle(Generic[T_co]):
     async def published(self, name: str, default: Any = None) -> Any:
         """The value that the workflow last published under a name."""
         data = await self._app.engine.published(self.id, check_name(name, "published name"))
-        return default if data is None else decode_plain(data)
+        if data is None:
+            await self.describe()  # NotFound is another thing than nothing published
+            return default
+        return decode_plain(data)
 
     async def attributes(self) -> dict[str, str]:
         """The search attributes of the workflow."""
-        return await self._app.engine.attributes(self.id)
+        found = await self._app.engine.attributes(self.id)
+        if not found:
+            await self.describe()
+        return found
 
     async def history(self) -> list[Event]:
         """What happened to the workflow, since it last continued as new."""
-        past = await self._past()
+        past = await self._story()
         return tell_history(past.commits, past.base + 1)
 
     async def export(self) -> str:
         """Its history as JSON, to be replayed against other code with `app.replay_history(text)`."""
-        return recording.dump(await self._past())
+        return recording.dump(await self._story())
 
     async def reset(self, to: int | str) -> Handle[T_co]:
         """Let a workflow go on from before the answer to a command, as a new execution under the same id.
@@ -133,6 +139,12 @@ class Handle(Generic[T_co]):
         """
         fresh = await self._app.engine.reset(self.id, new_id(), commit_before(await self._past(), to))
         return Handle(self._app, fresh, name=self.name, key=self.key, duplicate=False)
+
+    async def _story(self) -> Past:
+        past = await self._past()
+        if past.kind == "task":
+            raise InvalidValue(f"execution {self.id} is a task, and a task has no history: describe() says how it is.")
+        return past
 
     async def _past(self) -> Past:
         past = await self._app.engine.past(self.id)

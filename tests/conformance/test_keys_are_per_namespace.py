@@ -3,7 +3,7 @@
 import pytest
 
 import semel
-from tests.world import World
+from tests.world import World, waits
 
 
 def number(app: semel.App) -> semel.Task[..., str]:
@@ -46,3 +46,27 @@ async def test_nothing_of_another_namespace_is_shown(world: World) -> None:
     for ask in (right.get(one.id), right.get(one.id[:20]), right.redrive(one.id)):
         with pytest.raises(semel.NotFound):
             await ask
+
+
+async def test_a_handle_reaches_nothing_of_another_namespace(world: World) -> None:
+    left, right = world.app(namespace="left"), world.app(namespace="right")
+
+    @left.workflow
+    async def flow(ctx: semel.Context) -> None:
+        ctx.publish("state", "asked")
+        ctx.search_attributes["scope"] = "eu"
+        await ctx.wait_signal("go")
+
+    async with world.worker(left):
+        handle = await waits(await left.start_workflow(flow, workflow_id="k"))
+        foreign = semel.Handle[None](right, handle.id, "flow", "k", duplicate=False)
+        for ask in (
+            foreign.describe, foreign.status, foreign.cancel, foreign.terminate, foreign.attributes, foreign.history,
+            foreign.export, lambda: foreign.published("state"), lambda: foreign.published("nothing"),
+            lambda: foreign.signal("go"), lambda: foreign.reset("row:0"),
+        ):  # fmt: skip
+            with pytest.raises(semel.NotFound):
+                await ask()
+        assert (await handle.published("state"), await handle.attributes()) == ("asked", {"scope": "eu"})
+        await handle.signal("go")
+        await handle.result(timeout="20s")

@@ -1,6 +1,7 @@
 """Cancelling reaches the code, which may clean up; terminating does not, and is at once."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -272,6 +273,23 @@ async def test_terminating_is_at_once(world: World, state: str) -> None:
         assert await handle.terminate() is Status.CANCELLED
         assert await world.left() == 0
     assert "cancelled" not in heard
+
+
+@pytest.mark.parametrize("why", ["\ud800", None, 5], ids=ascii)
+async def test_a_reason_is_text(world: World, why: Any) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None: ...
+
+    handle = await app.start_workflow(flow, workflow_id="k")
+    with pytest.raises(semel.InvalidValue, match="why="):
+        await handle.terminate(why)
+    assert await handle.status() == "pending", "what is refused changes nothing"
+    assert await handle.terminate("no budget: 5 € (ä)") is Status.CANCELLED
+    error = (await handle.describe()).error
+    assert error is not None
+    assert error.message == "no budget: 5 € (ä)"
 
 
 @pytest.mark.parametrize("how", ["terminated", "completed", "failed", "cancelled"])

@@ -32,6 +32,32 @@ async def test_published_values_can_be_read_at_any_time(world: World) -> None:
         assert await handle.published("progress") == {"done": 2}
 
 
+async def test_nothing_can_be_read_of_one_that_is_not_there(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None: ...
+
+    handle = await app.start_workflow(flow, workflow_id="k")
+    assert (await handle.published("x", 1), await handle.attributes()) == (1, {})
+    handle.id = "0" * 32
+    for ask in (handle.published("x", 1), handle.attributes(), handle.history(), handle.export()):
+        with pytest.raises(semel.NotFound):
+            await ask
+
+
+async def test_a_task_has_no_history(world: World) -> None:
+    app = world.app()
+
+    @app.task
+    async def plain() -> None: ...
+
+    handle = await app.enqueue(plain)
+    for ask in (handle.history(), handle.export()):
+        with pytest.raises(semel.InvalidValue, match="is a task, and a task has no history"):
+            await ask
+
+
 async def test_search_attributes_find_it(world: World) -> None:
     app = world.app()
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
+from typing import Any
+
+import pytest
+
 import semel
 from tests.world import World
 
@@ -34,3 +39,28 @@ async def test_by_one_word_by_several_and_by_none_that_is_there(world: World) ->
     first = (await app.list(attributes={"tier": "gold"}))[0]
     assert [e.key for e in await app.list(attributes={"tier": "gold"}, before=first.id)] == ["a"]
     assert await app.list(attributes={"tier": "gold"}, status="failed") == []
+
+
+async def test_by_a_word_however_it_is_written(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def order(ctx: semel.Context, city: str) -> None:
+        ctx.search_attributes["city"] = city
+
+    composed = unicodedata.normalize("NFC", "Zürich")
+    apart = unicodedata.normalize("NFD", "Zürich")
+    async with world.worker(app):
+        for key, city in (("a", composed), ("b", apart)):
+            await (await app.start_workflow(order, city, workflow_id=key)).result(timeout="20s")
+    for city in (composed, apart):
+        assert [e.key for e in await app.list(attributes={"city": city})] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    "words", [{"a": 5}, {"a": None}, {"a": ""}, {"a": "x" * 256}, {"a": "\ud800"}, {"": "x"}, {"a b": "x"}, {5: "x"}],
+    ids=repr,
+)  # fmt: skip
+async def test_what_no_workflow_can_have_is_refused(world: World, words: Any) -> None:
+    with pytest.raises(semel.InputError, match="search attribute"):
+        await world.app().list(attributes=words)

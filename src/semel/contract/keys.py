@@ -56,6 +56,25 @@ def check_name(name: object, what: str, length: int = 100) -> str:
     return name
 
 
+def check_attribute(name: object, value: object) -> tuple[str, str]:
+    """A search attribute as it is stored: a name, and a value that is written as a key is."""
+    value = check_key(value, f"search attribute {name!r}")
+    return check_name(name, "search attribute"), value
+
+
+def check_text(text: object, what: str) -> str:
+    """Text that every engine can hold."""
+    if not isinstance(text, str):
+        raise InvalidValue(f"{what}={text!r} is a {type(text).__name__}: give a str.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidValue(
+            f"{what}={text[:40]!a} holds a lone surrogate at position {error.start}: it is not valid Unicode text."
+        ) from None
+    return text
+
+
 def effect_key(namespace: str, kind: str, subject: str, generation: int, name: str) -> str:
     """The key of one outside effect: business key + name, the same on every attempt.
 

@@ -101,6 +101,7 @@ class Past(Struct, frozen=True):
     base: int = 0
     """The number of the last commit before this run; those up to it are gone."""
     commits: tuple[bytes, ...] = ()
+    kind: str = "workflow"
 
 
 @dataclass(frozen=True, slots=True)

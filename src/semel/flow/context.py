@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, over
 
 from semel.codec import PUBLISH_DATA, SEND_DATA, encode
 from semel.contract.durations import Duration, parse_duration
-from semel.contract.keys import check_key, check_name
+from semel.contract.keys import check_attribute, check_key, check_name
 from semel.contract.keys import effect_key as make_effect_key
 from semel.contract.lifecycle import Status
 from semel.contract.retry import Retry
@@ -301,8 +301,8 @@ class Attributes(MutableMapping[str, str]):
         return self._instance.attributes[name]
 
     def __setitem__(self, name: str, value: str) -> None:
-        value = check_key(value, f"search attribute {name!r}")
-        self._instance.ask(Command(Kind.ATTRIBUTE, check_name(name, "search attribute"), value))
+        name, value = check_attribute(name, value)
+        self._instance.ask(Command(Kind.ATTRIBUTE, name, value))
         self._instance.attributes[name] = value
 
     def __delitem__(self, name: str) -> None:

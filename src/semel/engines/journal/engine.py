@@ -187,12 +187,12 @@ class JournalEngine:
     async def published(self, id: str, name: str) -> bytes | None:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, reading.published, id, name)
+        return await persistently(self._store.run, reading.published, self._namespace, id, name)
 
     async def attributes(self, id: str) -> dict[str, str]:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, reading.attributes, id)
+        return await persistently(self._store.run, reading.attributes, self._namespace, id)
 
     async def past(self, id: str) -> Past | None:
         """See Engine."""

@@ -126,16 +126,16 @@ def clock() -> Script[int]:
 
 
 @procedure(Line.READ, atomic=True)
-def published(id_: str, name: str) -> Script[bytes | None]:
+def published(namespace: str, id_: str, name: str) -> Script[bytes | None]:
     """A value that a workflow has published."""
-    rows = yield Ask("published", (id_, name))
+    rows = yield Ask("published", (namespace, id_, name))
     return bytes(rows[0][0]) if rows else None
 
 
 @procedure(Line.READ, atomic=True)
-def attributes(id_: str) -> Script[dict[str, str]]:
+def attributes(namespace: str, id_: str) -> Script[dict[str, str]]:
     """The search attributes of a workflow."""
-    rows = yield Ask("attributes", (id_,))
+    rows = yield Ask("attributes", (namespace, id_))
     return dict(map(tuple, rows))
 
 
@@ -148,7 +148,7 @@ def past(namespace: str, id_: str) -> Script[Past | None]:
         head = yield Ask("past", (namespace, id_))
         if not head:
             return None
-        name, key, queue, generation, root, parent, input_, base, snapshot = head[0]
+        kind, name, key, queue, generation, root, parent, input_, base, snapshot = head[0]
         rows = [(n, token, bytes(body)) for n, token, body in (yield Ask("journal_of", (id_,)))]
         if rows and rows[0][1] == SNAPSHOT:
             (base, _, snapshot), *rows = rows
@@ -157,7 +157,7 @@ def past(namespace: str, id_: str) -> Script[Past | None]:
         # It continued as new between the two statements; look again.
     return Past(
         id_, name, key or id_, namespace, queue, generation, root, parent, _bytes(input_), _bytes(snapshot), base or 0,
-        tuple(body for _, _, body in rows),
+        tuple(body for _, _, body in rows), kind,
     )  # fmt: skip
 
 

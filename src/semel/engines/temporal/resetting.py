@@ -37,6 +37,7 @@ async def past(client: Client, reader: Reader, seen: Seen) -> Past:
     return Past(
         seen.id, card.name, card.key or execution.workflow_id, client.namespace, seen.info.task_queue, card.generation,
         told.carried.seed or seen.id, card.parent, told.input, told.snapshot, told.first.base, told.commits(),
+        card.kind,
     )  # fmt: skip
 
 

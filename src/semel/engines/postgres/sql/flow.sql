@@ -116,8 +116,9 @@ insert into semel_published (execution, name, body) select * from unnest($1::tex
 on conflict (execution, name) do update set body = excluded.body
 
 -- name: published
--- A value that a flow has published: (execution, name).
-select body from semel_published where execution = $1 and name = $2
+-- A value that a flow has published: (namespace, execution, name).
+select p.body from semel_published p join semel_execution x on x.id = p.execution
+ where x.namespace = $1 and p.execution = $2 and p.name = $3
 
 -- name: set_attributes
 -- Search attributes. Rows: execution, name, value.
@@ -130,8 +131,9 @@ delete from semel_attribute a using unnest($1::text[], $2::text[]) as o(executio
  where a.execution = o.execution and a.name = o.name and a.execution = any($1)
 
 -- name: attributes
--- The search attributes of an execution: (execution).
-select name, value from semel_attribute where execution = $1 order by name
+-- The search attributes of an execution: (namespace, execution).
+select a.name, a.value from semel_attribute a join semel_execution x on x.id = a.execution
+ where x.namespace = $1 and a.execution = $2 order by a.name
 
 -- name: lock_flows
 -- Before they fall asleep: nothing can come for these until the end of the transaction. One for which something is
@@ -242,7 +244,7 @@ select x.kind, x.status, f.execution is not null,
 
 -- name: past
 -- Who a flow is, and what its run began with: (namespace, id). The last two are empty once it has ended.
-select x.name, x.key, l.queue, x.generation, coalesce(x.root_id, x.id), x.parent_id, x.input, f.base, f.snapshot
+select x.kind, x.name, x.key, l.queue, x.generation, coalesce(x.root_id, x.id), x.parent_id, x.input, f.base, f.snapshot
   from semel_execution x join semel_lane l on l.id = x.lane left join semel_flow f on f.execution = x.id
  where x.namespace = $1 and x.id = $2
 

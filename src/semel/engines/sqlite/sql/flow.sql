@@ -85,8 +85,9 @@ select value ->> 0, value ->> 1, unhex(value ->> 2) from json_each(?1) where tru
 on conflict (execution, name) do update set body = excluded.body
 
 -- name: published
--- A value that a flow has published: (execution, name).
-select body from semel_published where execution = ?1 and name = ?2
+-- A value that a flow has published: (namespace, execution, name).
+select p.body from semel_published p join semel_execution x on x.id = p.execution
+ where x.namespace = ?1 and p.execution = ?2 and p.name = ?3
 
 -- name: set_attributes
 -- Search attributes. Rows: execution, name, value.
@@ -99,8 +100,9 @@ on conflict (execution, name) do update set value = excluded.value
 delete from semel_attribute where (execution, name) in (select value ->> 0, value ->> 1 from json_each(?1))
 
 -- name: attributes
--- The search attributes of an execution: (execution).
-select name, value from semel_attribute where execution = ?1 order by name
+-- The search attributes of an execution: (namespace, execution).
+select a.name, a.value from semel_attribute a join semel_execution x on x.id = a.execution
+ where x.namespace = ?1 and a.execution = ?2 order by a.name
 
 -- name: lock_flows
 -- Before they fall asleep: nothing can come for these until the end of the transaction. Rows: execution.
@@ -178,7 +180,7 @@ select x.kind, x.status, f.execution is not null,
 
 -- name: past
 -- Who a flow is, and what its run began with: (namespace, id). The last two are empty once it has ended.
-select x.name, x.key, l.queue, x.generation, coalesce(x.root_id, x.id), x.parent_id, x.input, f.base, f.snapshot
+select x.kind, x.name, x.key, l.queue, x.generation, coalesce(x.root_id, x.id), x.parent_id, x.input, f.base, f.snapshot
   from semel_execution x join semel_lane l on l.id = x.lane left join semel_flow f on f.execution = x.id
  where x.namespace = ?1 and x.id = ?2
 
