@@ -15,6 +15,7 @@ from semel.errors import InvalidKey, InvalidValue
 KEY_LENGTH: Final = 255
 ID_LENGTH: Final = 1100
 """Of an execution's id; a cluster's holds the id of a workflow that may have a thousand characters."""
+TEXT_LENGTH: Final = 1000
 EFFECT_FORMAT: Final = "semel1"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _FORBIDDEN: Final = frozenset({"Cc", "Cs", "Cn", "Zl", "Zp"})
@@ -63,9 +64,11 @@ def check_attribute(name: object, value: object) -> tuple[str, str]:
 
 
 def check_text(text: object, what: str) -> str:
-    """Text that every engine can hold."""
+    """A remark that every engine can hold."""
     if not isinstance(text, str):
         raise InvalidValue(f"{what}={text!r} is a {type(text).__name__}: give a str.")
+    if len(text) > TEXT_LENGTH:
+        raise InvalidValue(f"{what} has {len(text):,} characters: {TEXT_LENGTH:,} are the most.")
     try:
         text.encode()
     except UnicodeEncodeError as error:
