@@ -68,7 +68,7 @@ def check_text(text: object, what: str) -> str:
     if not isinstance(text, str):
         raise InvalidValue(f"{what}={text!r} is a {type(text).__name__}: give a str.")
     if len(text) > TEXT_LENGTH:
-        raise InvalidValue(f"{what} has {len(text):,} characters: {TEXT_LENGTH:,} are the most.")
+        raise InvalidValue(f"{what}={text[:40]!r}… has {len(text):,} characters: {TEXT_LENGTH:,} are the most.")
     try:
         text.encode()
     except UnicodeEncodeError as error:
