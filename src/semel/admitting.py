@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay
-from semel.contract.fingerprint import differences
 from semel.contract.lifecycle import Status
 from semel.define.task import Call
+from semel.engine.conflicts import conflict
 from semel.engine.protocol import Admission, Start
 from semel.errors import KeyConflict, TaskAlreadyCompleted, TaskAlreadyExists
 from semel.handle import Handle
@@ -32,27 +32,8 @@ async def answer(app: App, start: Start, admission: Admission, on_duplicate: str
 
 
 async def _conflict(app: App, start: Start, prior: Prior, reason: Reason) -> KeyConflict:
-    found: dict[str, tuple[Any, Any]] = {}
-    if reason is Reason.FUNCTION_DIFFERS:
-        what = f"of another function ({prior.name} -> {start.terms.name})"
-    else:
-        stored = await app.engine.input_of(prior.id)
-        if stored is not None:
-            found = differences(stored, start.payload)
-        fields = ", ".join(f"{path}: {_brief(old)} -> {_brief(new)}" for path, (old, new) in found.items())
-        what = f"with other input ({fields or 'its stored input is past its retention'})"
-    return KeyConflict(
-        f"key {start.key!r} already started execution {prior.id} {what}. "
-        f"Use a new key, or see: semel explain {start.key}",
-        existing_execution_id=prior.id,
-        status=prior.status,
-        differences=found,
-    )
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
+    stored = await app.engine.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None
+    return conflict(start.key or "", start.terms.name, prior, reason, stored, start.payload)
 
 
 async def _duplicate(app: App, start: Start, prior: Prior) -> TaskAlreadyExists | TaskAlreadyCompleted:

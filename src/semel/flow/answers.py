@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
+from semel.engine import conflicts
 from semel.engine.outcomes import failure
 from semel.engine.protocol import Outcome
-from semel.errors import KeyConflict, SemelError, TaskFailed
+from semel.errors import SemelError, TaskFailed
 from semel.flow.commands import IN_PLACE, Command
 from semel.flow.entries import Resolved, Signalled, stored
 
@@ -24,7 +25,8 @@ def answer(command: Command, with_: Resolved, workflow: str) -> None:
             case Status.COMPLETED:
                 future.set_result(command.read(stored(with_.output)))
             case "refused":
-                raise _refusal(with_.error)
+                message = "the key stands for something else" if with_.error is None else with_.error.message
+                raise conflicts.load(message, with_.ref, stored(with_.output))
             case "started":
                 future.set_result(with_.ref)
             case status:
@@ -55,8 +57,3 @@ def _step_failed(command: Command, error: ErrorInfo, workflow: str) -> TaskFaile
         error_message=error.message,
         traceback=error.traceback,
     )
-
-
-def _refusal(error: ErrorInfo | None) -> KeyConflict:
-    message = "the key stands for something else" if error is None else error.message
-    return KeyConflict(message, existing_execution_id="", status=Status.PENDING, differences={})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -38,6 +38,7 @@ def tell_history(rows: Iterable[bytes], first: int = 1) -> list[Event]:
     """Events in the order in which they were written."""
     now = 0
     asked: dict[int, Asked] = {}
+    became: dict[int, str] = {}
     events = []
     for at, body in enumerate(rows, first):
         for entry in entries.load(body):
@@ -46,9 +47,12 @@ def tell_history(rows: Iterable[bytes], first: int = 1) -> list[Event]:
                     pass
                 case Asked(command=number):
                     asked[number] = entry
+                case Resolved(command=number, ref=str(ref)):
+                    became[number] = ref
             if not isinstance(entry, Turned):
                 events.append(_event(at, from_micros(now), entry, asked))
-    return events
+    # What was asked for under a key may have become one that was there already.
+    return [replace(e, ref=became[e.command]) if e.what == "asked" and e.command in became else e for e in events]
 
 
 def read_history(text: str) -> tuple[dict[str, Any], list[Event]]:

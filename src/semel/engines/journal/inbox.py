@@ -12,6 +12,17 @@ from semel.flow.entries import Happening, Resolved, Signalled, Stopped, raw
 from semel.flow.turn import Arrival
 
 
+def answer_of(command: int, execution: str | None) -> str:
+    """What an answer is for, as a row has it, and which execution gives it where that is not the flow's own."""
+    return str(command) if execution is None else f"{command} {execution}"
+
+
+def command_in(ref: str) -> tuple[int, str | None]:
+    """The same again."""
+    command, _, execution = ref.partition(" ")
+    return int(command), execution or None
+
+
 def arrivals_of(row: Sequence[Any]) -> Arrival:
     """One row of the inbox: id, kind, name, ref, body, error, at."""
     id_, kind, name, ref, body, error, at = row
@@ -20,7 +31,8 @@ def arrivals_of(row: Sequence[Any]) -> Arrival:
         case "done" if name == "started":
             what = Resolved(int(ref), name, ref=msgspec.json.decode(body, type=str))
         case "done":
-            what = Resolved(int(ref), name, raw(body), load_error(error))
+            command, execution = command_in(ref)
+            what = Resolved(command, name, raw(body), load_error(error), execution)
         case "signal" | "message":
             what = Signalled(name, raw(body), ref)
         case _:

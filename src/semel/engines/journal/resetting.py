@@ -7,6 +7,7 @@ from semel.contract.records import ErrorInfo
 from semel.engine.ids import new_id as fresh_id
 from semel.engine.protocol import Past
 from semel.engines.journal import control, reading
+from semel.engines.journal.inbox import answer_of, command_in
 from semel.engines.journal.reading import dump_error
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
 from semel.engines.journal.turning import join, started
@@ -82,7 +83,7 @@ def _hand_over(namespace: str, past: Past, new_id: str, commit: int, made: Fork)
     if again:
         yield Each("deliver_again", again)
     answered = yield Ask("copy_inbox", (past.id, new_id, [str(number) for number in made.open]))
-    done = {int(row[0]) for row in answered if row[0] is not None}
+    done = {command_in(row[0])[0] for row in answered if row[0] is not None}
     for number, asked in made.open.items():
         if number not in done:
             yield from _ask_again(namespace, new_id, asked, made.answers.get(number))
@@ -115,4 +116,4 @@ def _same(flow: str, answer: Resolved) -> Row:
     if answer.status == "started":
         return started(flow, answer.command, answer.ref or "")
     error = None if answer.error is None else dump_error(answer.error)
-    return (flow, "done", answer.status, str(answer.command), None, error)
+    return (flow, "done", answer.status, answer_of(answer.command, answer.ref), stored(answer.output), error)

@@ -14,8 +14,10 @@ from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.contract.times import from_micros
+from semel.engine import conflicts
 from semel.engines.journal import control
-from semel.engines.journal.reading import dump_error
+from semel.engines.journal.inbox import answer_of
+from semel.engines.journal.reading import dump_error, input_of
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, Work, procedure
 
 TRIES = 5
@@ -191,7 +193,7 @@ def _not_for_nothing(commits: list[Commit]) -> Script[list[Commit]]:
     return [c for c in commits if c.ended is not None]
 
 
-def _waiter(flow: str, command: int) -> str:
+def _waiter(flow: str, command: int | str) -> str:
     return msgspec.json.encode([flow, command]).decode()
 
 
@@ -262,19 +264,26 @@ def _decide(namespace: str, flow: str, birth: Birth) -> Script[None]:
                 return
             case Refuse(reason=reason):
                 yield Each("count_duplicates", [(prior_id, reason.value, 1, at, at)])
-                what = "of another function" if reason is Reason.FUNCTION_DIFFERS else "with other input"
-                text = f"key {key!r} already started execution {prior_id} {what}. See: semel explain {key}"
-                error = dump_error(ErrorInfo("semel.KeyConflict", text))
                 if birth.waits is not None:
-                    yield Each("deliver", [(flow, "done", "refused", str(birth.command), None, error)])
+                    yield from _refuse(namespace, flow, birth, prior, reason)
                 return
     error = dump_error(ErrorInfo("TimeoutError", f"the key {key!r} changed hands too often"))
     yield Each("deliver", [(flow, "done", Status.FAILED.value, str(birth.command), None, error)])
 
 
+def _refuse(namespace: str, flow: str, birth: Birth, prior: Prior, reason: Reason) -> Script[None]:
+    _, _, name, key, _, _, _, _, offered, *_ = birth.row
+    known = (yield from input_of.script(namespace, prior.id)) if reason is Reason.INPUT_DIFFERS else None
+    refusal = conflicts.conflict(key, name, prior, reason, known, offered)
+    error = dump_error(ErrorInfo("semel.KeyConflict", refusal.message))
+    ref = answer_of(birth.command, prior.id)
+    yield Each("deliver", [(flow, "done", "refused", ref, conflicts.dump(refusal), error)])
+
+
 def join(namespace: str, flow: str, command: int, execution: str) -> Script[None]:
     """Wait for the end of an execution, which may be over already."""
-    if (yield Ask("add_waiter", (execution, _waiter(flow, command)))):
+    ref = answer_of(command, execution)
+    if (yield Ask("add_waiter", (execution, _waiter(flow, ref)))):
         return
     rows = yield Ask("outcome", (namespace, execution))
     status, output, error, stripped = rows[0] if rows else (Status.FAILED.value, None, None, True)
@@ -283,7 +292,7 @@ def join(namespace: str, flow: str, command: int, execution: str) -> Script[None
         error = dump_error(
             ErrorInfo("semel.ResultExpired", f"the result of execution {execution} is past its retention")
         )
-    yield Each("deliver", [(flow, "done", status, str(command), output, error)])
+    yield Each("deliver", [(flow, "done", status, ref, output, error)])
 
 
 def _end(namespace: str, worker: int, commits: list[Commit], verdicts: dict[int, Verdict]) -> Script[None]:

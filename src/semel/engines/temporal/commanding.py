@@ -32,7 +32,7 @@ from semel.engines.temporal.failures import ended_of
 from semel.engines.temporal.names import TASK, execution_id, split, workflow_id
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.flow.commands import Command, Kind
-from semel.flow.entries import Resolved, raw, stored
+from semel.flow.entries import NOTHING, Resolved, raw, stored
 from semel.flow.instance import Instance
 from semel.flow.turn import Ended, Turn
 from semel.settings import Settings
@@ -216,7 +216,9 @@ class Commands:
     async def _share(self, command: Command, start: Start) -> Resolved:
         found = told_of(await self._bridge(START, Ask.of(start, self._host.clock.now(), self._instance.who.id)))
         if found.refused is not None:
-            return Resolved(command.number, "refused", error=found.refused)
+            # Histories may be older than what is told beside the message.
+            ref = None if found.output == NOTHING else found.id
+            return Resolved(command.number, "refused", found.output, found.refused, ref)
         if not command.waits:
             return Resolved(command.number, "started", ref=found.id)
         return _resolved(command, await self._outcome(found.id), found.id)

@@ -15,10 +15,11 @@ import msgspec
 from temporalio import activity
 from temporalio.common import RawValue
 
-from semel.contract.decision import Refuse
+from semel.contract.decision import Reason, Refuse
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.define.context import Running, enter
+from semel.engine import conflicts
 from semel.engine.outcomes import describe
 from semel.engines.temporal import inheriting, steps
 from semel.engines.temporal.bridge import CLOSE, FORK, INHERIT, OUTCOME, START, STEP, Ask, Heirloom, Made, Told
@@ -64,12 +65,16 @@ class Service:
         info = activity.info()
         same = uuid.uuid5(uuid.NAMESPACE_OID, f"{info.workflow_run_id}/{info.activity_id}")
         admission = await self._engine.start_for(ask.start(str(same)), ask.parent)
-        refused = None
         if isinstance(admission.decision, Refuse):
-            prior = admission.decision.prior
-            text = f"key {ask.key!r} already started execution {prior.id} ({prior.name}) with other input"
-            refused = ErrorInfo("KeyConflict", text)
-        return wrap(msgspec.json.encode(Told(admission.id, refused=refused)))
+            return wrap(msgspec.json.encode(await self._refusal(ask, admission.decision)))
+        return wrap(msgspec.json.encode(Told(admission.id)))
+
+    async def _refusal(self, ask: Ask, refuse: Refuse) -> Told:
+        prior, reason = refuse.prior, refuse.reason
+        known = await self._engine.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None
+        error = conflicts.conflict(ask.key, ask.name, prior, reason, known, bytes(ask.payload))
+        refused = ErrorInfo("semel.KeyConflict", error.message)
+        return Told(prior.id, output=raw(conflicts.dump(error)), refused=refused)
 
     async def reserve(self, data: bytes) -> RawValue:
         """Take a key in the ledger; of another one that holds it, how it ended."""

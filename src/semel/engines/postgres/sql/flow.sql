@@ -89,7 +89,7 @@ update semel_flow f set on_close = o.on_close from unnest($1::text[], $2::text[]
  where f.execution = o.execution and f.execution = any($1)
 
 -- name: add_waiter
--- Another flow waits for an execution that has not ended: (id, [flow, command] as JSON). Gives it if so.
+-- Another flow waits for an execution that has not ended: (id, [flow, command and id] as JSON). Gives it if so.
 update semel_execution
    set waiters = case when waiters is null then '[' || $2::text || ']'
                       else left(waiters, -1) || ',' || $2::text || ']' end

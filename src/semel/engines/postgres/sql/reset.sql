@@ -28,7 +28,7 @@ select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[]
 -- Gives the commands that have their answer.
 insert into semel_inbox (execution, kind, name, ref, body, error, at)
 select $2, i.kind, i.name, i.ref, i.body, i.error, i.at from semel_inbox i
- where i.execution = $1 and (i.kind = 'signal' or i.kind = 'done' and i.ref = any($3::text[]))
+ where i.execution = $1 and (i.kind = 'signal' or i.kind = 'done' and split_part(i.ref, ' ', 1) = any($3::text[]))
  order by i.id
 returning case when kind = 'done' then ref end
 

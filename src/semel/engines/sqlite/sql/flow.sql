@@ -60,7 +60,7 @@ update semel_flow set on_close = o.on_close
  where semel_flow.execution = o.execution
 
 -- name: add_waiter
--- Another flow waits for an execution that has not ended: (id, [flow, command] as JSON). Gives it if so.
+-- Another flow waits for an execution that has not ended: (id, [flow, command and id] as JSON). Gives it if so.
 update semel_execution
    set waiters = case when waiters is null then '[' || ?2 || ']'
                       else substr(waiters, 1, length(waiters) - 1) || ',' || ?2 || ']' end

@@ -30,7 +30,8 @@ select value ->> 0, value ->> 1, value ->> 2, value ->> 3, unhex(value ->> 4), u
 -- Gives the commands that have their answer.
 insert into semel_inbox (execution, kind, name, ref, body, error, at)
 select ?2, i.kind, i.name, i.ref, i.body, i.error, i.at from semel_inbox i
- where i.execution = ?1 and (i.kind = 'signal' or i.kind = 'done' and i.ref in (select value from json_each(?3)))
+ where i.execution = ?1 and (i.kind = 'signal' or i.kind = 'done'
+   and substr(i.ref, 1, instr(i.ref || ' ', ' ') - 1) in (select value from json_each(?3)))
  order by i.id
 returning case when kind = 'done' then ref end
 
