@@ -354,7 +354,6 @@ async def test_a_task_that_others_have_joined_is_not_stopped_by_one_who_gives_up
         await eventually(lambda: app.find("shared"))
         if other == "client":
             joined = await app.enqueue(work, task_id="shared")
-            await app.explain("shared")  # writes the count of joins down
         else:
             joined = await waits(await app.start_workflow(flow, 3600.0, workflow_id="second"))
         await world.advance("61s")

@@ -156,6 +156,14 @@ async def start_workflow(shop: FlowShop, memo: Memo) -> Any:
     return {"keys": [(await shop.app.start_workflow(shop.whole, "o-1", workflow_id="w-1")).key]}
 
 
+@operation(one_that_cleans_up, client=True, shop=FlowShop)
+async def join_a_child_and_cancel_its_parent(shop: FlowShop, memo: Memo) -> Any:
+    memo["ends"]["w-1.1"] = ["completed", "from a client"]
+    joined = await shop.app.start_workflow(shop.child, "late", workflow_id="w-1.1")
+    await (await shop.app.get(memo["id"])).cancel()
+    await joined.signal("go", "from a client", dedup_key="c")
+
+
 @operation(one_that_waits, client=True, shop=FlowShop)
 async def signal_with_a_key(shop: FlowShop, memo: Memo) -> Any:
     await (await shop.app.get(memo["id"])).signal("go", "a", dedup_key="a")

@@ -51,6 +51,8 @@ class Prior(Struct, frozen=True):
     generation: int
     window_ends_at: datetime | None
     """None while it is live."""
+    parent: str | None = None
+    """The workflow that asked for it, and may stop wanting it."""
 
 
 class Request(Struct, frozen=True):

@@ -93,3 +93,10 @@ class Command(Struct, eq=False):
     swift: bool = False
     """An async step without a single await: it runs to its end in one go, with or without a task of its own."""
     payload: bytes | None = None
+
+    @property
+    def shares(self) -> tuple[str, str, str] | None:
+        """What it has in common with others that ask for the same execution; None: nobody else can."""
+        if self.start is None or self.start.key is None:
+            return None
+        return self.start.terms.kind, self.name, self.mark

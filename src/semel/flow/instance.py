@@ -365,6 +365,7 @@ class Instance:
         main = self._main
         if main is None or not main.done():
             turn.due = self._timers.due
+            turn.keep(self.pending.values())
             return
         if main.cancelled():
             turn.ended = stopped(self._late, self.timeout)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
+from semel.define.entity import Entity
+from semel.define.workflow import Workflow
+from semel.engine.outcomes import describe
+from semel.errors import SemelError
 from semel.flow.commands import IN_PLACE, Command
-from semel.flow.entries import Entry, Happening
+from semel.flow.entries import Asked, Entry, Happening
 from semel.flow.snapshot import Snapshot
 
 
@@ -46,6 +53,16 @@ class Ended(Struct, frozen=True):
     error: ErrorInfo | None = None
 
 
+def completed(workflow: Workflow[..., Any] | Entity[Any], value: Any, most: int) -> Ended:
+    """How code ends that gave a value, of so many bytes at most; an entity gives none."""
+    if not isinstance(workflow, Workflow):
+        return Ended(Status.COMPLETED)
+    try:
+        return Ended(Status.COMPLETED, workflow.shape.encode_result(value, most))
+    except SemelError as error:
+        return Ended(Status.FAILED, None, describe(error))
+
+
 def stopped(late: bool, timeout: timedelta | None) -> Ended:
     """How code ends that was cancelled: by someone, or since its time was up."""
     if not late:
@@ -71,6 +88,8 @@ class Turn(Struct):
     entries: list[Entry] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     dropped: list[Command] = field(default_factory=list)
+    kept: list[tuple[Command, Command]] = field(default_factory=list)
+    """Commands whose answers the code no longer wants, and others that still want the same executions."""
     consumed: list[int] = field(default_factory=list)
     ended: Ended | None = None
     again: Snapshot | None = None
@@ -87,6 +106,29 @@ class Turn(Struct):
     """Keys that were forgotten before their window was over."""
     hits: int = 0
     """Messages that were duplicates."""
+
+    def keep(self, pending: Iterable[Command]) -> None:
+        """A task or child is not given up that is asked for again in the same go, or that another command wants.
+
+        One that is asked for again belongs to the new command, as it did to the old one.
+        """
+        if not self.dropped:
+            return
+        new, gone = {c.number for c in self.commands}, {c.number for c in self.dropped}
+        wanted = {c.shares: c for c in (*pending, *self.commands) if c.number not in gone}
+        for old in [c for c in self.dropped if c.number not in new and c.shares is not None and c.shares in wanted]:
+            heir = wanted[old.shares]
+            if heir.number in new and all(other is not heir for _, other in self.kept):
+                self._hand_on(old, heir)
+            self.kept.append((old, heir))
+            self.dropped.remove(old)
+
+    def _hand_on(self, old: Command, heir: Command) -> None:
+        heir.ref = old.ref
+        self.entries = [
+            replace(entry, ref=old.ref) if isinstance(entry, Asked) and entry.command == heir.number else entry
+            for entry in self.entries
+        ]
 
     @property
     def outward(self) -> list[Command]:

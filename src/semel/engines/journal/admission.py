@@ -75,6 +75,14 @@ def supersede(namespace: str, prior: str, row: Row) -> Script[bool]:
     return True
 
 
+@procedure(Line.ADMIT)
+def share(ids: list[str]) -> Script[set[str]]:
+    """Others want these too, whatever becomes of the workflow that asked for them: those that have not ended."""
+    rows = [(id_,) for id_ in ids]
+    yield Each("share", rows)
+    return {row[0] for row in (yield Each("living", rows))}
+
+
 @procedure(Line.CONTROL, atomic=True)
 def count_duplicates(rows: list[Row]) -> Script[None]:
     """Write down how many duplicates did not run."""
@@ -164,23 +172,25 @@ class Admissions:
         """When duplicates prevail, reading first saves the attempt to insert them."""
         holders, _, at = await self._priors([requests[i] for i in waiting])
         now = from_micros(at)
-        rest = []
+        rest, joins = [], {}
         for i in waiting:
             prior = holders.get((requests[i].terms.kind, requests[i].key))
             younger = prior is not None and prior.id >= requests[i].id
             decision = decide(prior, _asked(requests[i]), now) if prior and not younger else None
-            if isinstance(decision, Join | Replay | Refuse):
-                answers[i] = self._suppress(decision, at)
-            else:
+            if decision is None or isinstance(decision, Admit):
                 rest.append(i)
-        return rest
+            elif decision.prior.parent is not None and isinstance(decision, Join):
+                joins[i] = decision
+            else:
+                answers[i] = self._suppress(decision, at)
+        return rest + await self._share(joins, answers, at)
 
     async def _decide(self, requests: list[Start], rest: list[int], answers: list[Any]) -> list[int]:
         """Something stood in the way of these: ask the contract. Those to try again are given back."""
         holders, present, at = await self._priors([requests[i] for i in rest])
         present |= await self._followed([requests[i] for i in rest], holders)
         now = from_micros(at)
-        again = []
+        again, joins = [], {}
         for i in rest:
             request = requests[i]
             prior = holders.get((request.terms.kind, request.key))
@@ -189,14 +199,16 @@ class Admissions:
                 answers[i] = Admission(request.id, _ADMITTED)
                 continue
             decision = decide(prior, _asked(request), now)
-            if not isinstance(decision, Admit):
+            if isinstance(decision, Join) and decision.prior.parent is not None:
+                joins[i] = decision
+            elif not isinstance(decision, Admit):
                 answers[i] = self._suppress(decision, at)
             elif decision.supersedes is None or not await self._supersede(request, decision):
                 again.append(i)
             else:
                 await self._tell_workers([request.terms])
                 answers[i] = Admission(request.id, decision)
-        return again
+        return again + await self._share(joins, answers, at)
 
     async def _supersede(self, request: Start, decision: Admit) -> bool:
         (row,) = await self._rows([request])
@@ -208,9 +220,9 @@ class Admissions:
         ids = [(r.id,) for r in requests if r.key is None]
         rows, present = await persistently(self._store.run, find_priors, self._namespace, keys, ids)
         holders: dict[tuple[str, str | None], Prior] = {}
-        for kind, key, id_, name, print_, status, generation, window_ends, _ in rows:
+        for kind, key, id_, name, print_, status, generation, window_ends, parent, _ in rows:
             ends = None if window_ends is None else from_micros(window_ends)
-            holders[kind, key] = Prior(id_, name, print_, _STATUS[status], generation, ends)
+            holders[kind, key] = Prior(id_, name, print_, _STATUS[status], generation, ends, parent)
         return holders, present, rows[0][-1] if rows else 0
 
     async def _followed(self, requests: list[Start], holders: dict[tuple[str, str | None], Prior]) -> set[str]:
@@ -232,6 +244,23 @@ class Admissions:
                 self._hub.due(int(time.time() * 1_000_000) + micros(terms.delay or timedelta()))
         if lanes:
             self._hub.work(lanes)
+
+    async def _share(self, joins: dict[int, Join], answers: list[Any], now: int) -> list[int]:
+        """Join what workflows have asked for and may stop wanting: it is on disk before anyone hears of it.
+
+        Those that were to join what has ended meanwhile are given back, to be tried again.
+        """
+        if not joins:
+            return []
+        ids = sorted({decision.prior.id for decision in joins.values()})
+        living = await persistently(self._store.run, share, ids)
+        again = []
+        for i, decision in joins.items():
+            if decision.prior.id in living:
+                answers[i] = self._suppress(decision, now)
+            else:
+                again.append(i)
+        return again
 
     def _suppress(self, decision: Join | Replay | Refuse, now: int) -> Admission:
         """Remember that a duplicate did not run; written down with others, never one by one."""

@@ -44,7 +44,7 @@ async def carry_out(lanes: Lanes, made: Commit, commands: list[Command], dropped
     born = {birth.command for birth in made.births}
     made.stops = [
         c.ref for c in dropped if c.kind in _EXECUTIONS and c.ref is not None and c.number not in born
-        and c.start is not None
+        and c.start is not None and c.on_close != "abandon"
     ]  # fmt: skip
 
 

@@ -58,11 +58,22 @@ def _terminate(id_: str, error: bytes | None) -> Script[None]:
     yield Each("end", [(id_, Status.CANCELLED.value, error, taken[0][0] if taken else 0)])
 
 
+def give_up(namespace: str, id_: str) -> Script[None]:
+    """The flow that asked for an execution stops wanting it: it is cancelled, unless others want it too."""
+    if not (yield Ask("give_up", (id_,))):
+        yield from cancel.script(namespace, id_)
+
+
 def close(ids: list[str]) -> Script[None]:
-    """Flows have ended: they take nothing in any more, and their children go the way that was agreed."""
+    """Flows have ended: they take nothing in any more, and their children go the way that was agreed.
+
+    Those that others have joined go on.
+    """
     children = yield Each("children_of", [(id_,) for id_ in ids])
     yield Each("close_flows", [(id_,) for id_ in ids])
     for child, on_close in children:
+        if (yield Ask("give_up", (child,))):
+            continue
         if on_close == "terminate":
             yield from _terminate(child, None)
         else:

@@ -16,6 +16,7 @@ from semel.contract.records import ErrorInfo
 from semel.contract.times import from_micros
 from semel.engine import conflicts
 from semel.engines.journal import control
+from semel.engines.journal.admission import share
 from semel.engines.journal.inbox import answer_of
 from semel.engines.journal.reading import dump_error, input_of
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, Work, procedure
@@ -131,8 +132,7 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
     yield from _set_attributes([row for c in good for row in c.attributes])
     for c in good:
         for execution in c.stops:
-            if not (yield Ask("shared", (execution,))):  # else it is not this flow's alone to stop
-                yield from control.cancel.script(namespace, execution)
+            yield from control.give_up(namespace, execution)
     yield from _bear(namespace, good)
     for c in good:
         for execution, command in c.joins:
@@ -242,10 +242,12 @@ def _decide(namespace: str, flow: str, birth: Birth) -> Script[None]:
                 yield from _born({id_}, [(flow, birth)])
                 return
             continue
-        _, _, prior_id, prior_name, print_, status, generation, window_ends, at = found[0]
+        _, _, prior_id, prior_name, print_, status, generation, window_ends, parent, at = found[0]
         ends = None if window_ends is None else from_micros(window_ends)
-        prior = Prior(prior_id, prior_name, print_, Status(status), generation, ends)
+        prior = Prior(prior_id, prior_name, print_, Status(status), generation, ends, parent)
         decision = decide(prior, Request(name, fingerprint, birth.reuse), from_micros(at))
+        if isinstance(decision, Join) and parent not in (None, flow) and not (yield from share.script([prior_id])):
+            continue  # it has ended meanwhile
         match decision:
             case Admit(supersedes, generation):
                 if supersedes and not (yield Ask("release_key", (supersedes,))):

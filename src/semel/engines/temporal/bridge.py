@@ -20,6 +20,8 @@ from semel.flow.turn import Ended
 START: Final = "semel:start"
 OUTCOME: Final = "semel:outcome"
 CLOSE: Final = "semel:close"
+ASKED: Final = "asked"
+"""How an execution ends that a workflow asks to stop, whoever else wants it."""
 FORK: Final = "semel:fork"
 STEP: Final = "semel:step"
 """A local activity: it runs a step, and writes a row of the journal into history. One name for all of them, since

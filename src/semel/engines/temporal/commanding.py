@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +26,7 @@ from semel.engine.protocol import Start
 from semel.engines.temporal import steps
 from semel.engines.temporal.attempts import FOR_EVER, Slip, attempts, priority_of
 from semel.engines.temporal.attributes import attributes_of
-from semel.engines.temporal.bridge import CLOSE, OUTCOME, START, STEP, Ask, Made, made_of, told_of
+from semel.engines.temporal.bridge import ASKED, CLOSE, OUTCOME, START, STEP, Ask, Made, made_of, told_of
 from semel.engines.temporal.card import card_of, to_memo
 from semel.engines.temporal.failures import ended_of
 from semel.engines.temporal.names import TASK, execution_id, split, workflow_id
@@ -46,6 +46,10 @@ STAYS: Final = (Status.COMPLETED.value, "started", "refused")
 """Answers that stay true when a workflow goes back: what failed is tried again."""
 AT_ONCE: Final = timedelta(milliseconds=1)
 """A step that its worker has interrupted waits in history for another one, with those before it recorded."""
+KEPT: Final = "semel.kept"
+ABANDONED: Final = "semel.abandoned"
+"""Markers in a history: it is not older than that an execution goes on when it is asked for again at once, or when it
+was to be abandoned."""
 PATIENT: Final = RetryPolicy()
 """For what may be asked again and again: a question, or a start under an id of its own."""
 
@@ -66,8 +70,8 @@ class Commands:
         self.wards: dict[str, str] = {}
         """Children that are to be closed with this workflow, and how. Temporal's own policy would close them when it
         continues as new or is reset, too."""
-        self._begun: dict[int, str] = {}
-        """Executions that it waits for, by command: given up, they are cancelled."""
+        self._begun: dict[int, tuple[str, asyncio.Task[Ended]]] = {}
+        """Executions that it has begun and waits for, by command: given up, they are cancelled."""
         self._running: set[int] = set()
         """Steps without an answer."""
         self._made: list[tuple[int, int, Made]] = []
@@ -79,18 +83,35 @@ class Commands:
 
     def carry_out(self, turn: Turn, row: bytes | None = None) -> None:
         """Do what a turn asks for, and no longer what it does not want any more. `row` goes along with its step."""
-        unwanted = {command.number for command in turn.dropped}
-        for number in unwanted:
+        kept = [(old, heir) for old, heir in turn.kept if self._keeps(old)]
+        gone = {old.number: old for old in [*turn.dropped, *(old for old, _ in turn.kept)]}
+        done = self._hand_on(kept)
+        for number in {*gone}:
             task = self._asked.pop(number, None)
             self._running.discard(number)
             if task is not None:
                 task.cancel()
-            ref = self._begun.pop(number, None)
-            if ref is not None:
-                self._bear(self._bridge(CLOSE, {ref: "cancel"}))
+            begun = self._begun.pop(number, None)
+            if begun is not None and not _abandoned(gone[number]):
+                self._bear(self._bridge(CLOSE, {begun[0]: "cancel"}))
         for command in turn.commands:
-            if command.number not in unwanted:
+            if command.number not in gone and command.number not in done:
                 self._carry_out(command, row)
+
+    def _keeps(self, old: Command) -> bool:
+        """Does what a command has begun go on, since another one wants it?"""
+        return old.number in self._begun and workflow.patched(KEPT)
+
+    def _hand_on(self, kept: Sequence[tuple[Command, Command]]) -> set[int]:
+        """Commands that wait for what others have begun; the numbers of those that are done with that."""
+        done = set()
+        for old, heir in kept:
+            ref, running = self._begun.pop(old.number)
+            if heir.kind in (Kind.TASK, Kind.WORKFLOW) and heir.waits and heir.number not in self._asked:
+                self._begun[heir.number] = ref, running
+                self._ask(heir, self._end_for(heir))
+                done.add(heir.number)
+        return done
 
     def _carry_out(self, command: Command, row: bytes | None) -> None:
         match command.kind:
@@ -178,7 +199,12 @@ class Commands:
         if not command.waits:
             self._children[ref] = running
             return Resolved(command.number, "started", ref=ref)
-        self._begun[command.number] = ref
+        self._begun[command.number] = ref, running
+        return await self._end_for(command)
+
+    async def _end_for(self, command: Command) -> Resolved:
+        """The end of what a command has begun."""
+        ref, running = self._begun[command.number]
         ended = await asyncio.shield(running)
         self._begun.pop(command.number, None)
         return _resolved(command, ended, ref)
@@ -304,7 +330,7 @@ class Commands:
             workflow.logger.info("signal %r: %s has ended", command.name, command.ref)
 
     async def _cancel(self, command: Command) -> None:
-        await self._bridge(CLOSE, {command.ref or "": "cancel"})
+        await self._bridge(CLOSE, {command.ref or "": ASKED})
 
 
 async def bridge(name: str, ask: Any, settings: Settings) -> RawValue:
@@ -319,6 +345,10 @@ async def bridge(name: str, ask: Any, settings: Settings) -> RawValue:
 def marked(command: Command) -> str:
     """What was asked for, as an id: Temporal parks a replay whose ids differ, and so one whose names or inputs do."""
     return f"{command.number}:{command.name}:{command.mark.removeprefix('#')}"
+
+
+def _abandoned(command: Command) -> bool:
+    return command.on_close == "abandon" and workflow.patched(ABANDONED)
 
 
 def _resolved(command: Command, ended: Ended, ref: str) -> Resolved:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
@@ -66,11 +67,30 @@ async def _close(client: Client, reader: Reader, seen: Seen) -> None:
     if seen.card.foreign:
         return
     told = await chronicle.read(reader, seen.info.execution.workflow_id, seen.info.execution.run_id)
-    for id_, how in told.wards().items():
+    await let_go(client, reader, told.wards())
+
+
+async def let_go(client: Client, reader: Reader, wards: Mapping[str, str]) -> None:
+    """The workflow that asked for these does not want them any more: those end that nobody else has joined.
+
+    Who joins one between the look and its end is too late.
+    """
+    for id_, how in wards.items():
+        if await _shared(reader, id_):
+            continue
         if how == "terminate":
             await terminate(client, reader, id_, "its parent has ended")
         else:
             await cancel(client, reader, id_)
+
+
+async def _shared(reader: Reader, id: str) -> bool:
+    """By what its last run says, and its first: a run in between is not asked."""
+    seen = await reader.find(id)
+    if seen is None or seen.shared or seen.info.execution.run_id == seen.first_run:
+        return seen is not None and seen.shared
+    first = await reader.describe(seen.info.execution.workflow_id, seen.first_run)
+    return first is not None and first.shared
 
 
 async def _end(client: Client, seen: Seen, why: str) -> None:

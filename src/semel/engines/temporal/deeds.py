@@ -29,6 +29,7 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
+from semel.engines.temporal.bridge import CLOSE
 from semel.engines.temporal.payloads import wrap_json
 from semel.errors import NonDeterminism
 
@@ -66,7 +67,8 @@ def _recorded(event: HistoryEvent) -> Deed | None:
     match event.WhichOneof("attributes"):
         case "activity_task_scheduled_event_attributes":
             task = event.activity_task_scheduled_event_attributes
-            return Deed("task", task.activity_id, task.activity_type.name, _data(task.input.payloads))
+            input_ = _data(task.input.payloads) if task.activity_type.name != CLOSE else ()
+            return Deed("task", task.activity_id, task.activity_type.name, input_)
         case "marker_recorded_event_attributes":
             return _step(event)
         case "start_child_workflow_execution_initiated_event_attributes":
@@ -147,7 +149,8 @@ class _Outbound(WorkflowOutboundInterceptor):
 
     def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:
         handle = super().start_activity(input)
-        self._witness.saw("task", input.activity_id or _number(handle), input.activity, input.args)
+        args = input.args if input.activity != CLOSE else ()  # Semel's own words, which may change
+        self._witness.saw("task", input.activity_id or _number(handle), input.activity, args)
         return handle
 
     def start_local_activity(self, input: StartLocalActivityInput) -> workflow.ActivityHandle[Any]:

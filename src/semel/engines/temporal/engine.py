@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from temporalio.client import Client
 
-from semel.contract.decision import Admit, Request, decide
+from semel.contract.decision import Admit, Join, Request, decide
 from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Suppressed
 from semel.contract.retention import WORKFLOW_RETENTION
@@ -62,14 +62,9 @@ from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.temporal")
 TEMPORAL = Capabilities(
-    "temporal",
-    many_machines=True,
-    pushes=True,
-    in_order=False,
-    limits=False,
-    hears_in_steps=False,
+    "temporal", many_machines=True, pushes=True, in_order=False, limits=False, hears_in_steps=False,
     foreign_workflows=True,
-)
+)  # fmt: skip
 AT_ONCE = 100
 FRESH = timedelta(seconds=5)
 """A result that was just given is within any retention: it was to be delivered."""
@@ -159,6 +154,8 @@ class TemporalEngine:
         decision = decide(prior, Request(terms.name, request.fingerprint, terms.reuse), from_micros(self.now()))
         if isinstance(decision, Admit):
             return await self._starter.start(request, parent, after=decision, ledger=True)
+        if isinstance(decision, Join):
+            await self._starter.join(prior.id, request, parent)
         return Admission(prior.id, decision)
 
     async def check(self) -> None:
@@ -294,6 +291,10 @@ class TemporalEngine:
     async def terminate(self, id: str, why: str) -> Status | None:
         """See Engine."""
         return await controlling.terminate(await self.open(), self._reader, id, why)
+
+    async def let_go(self, wards: Mapping[str, str]) -> None:
+        """What a workflow stops wanting ends as it was agreed, unless others have joined it."""
+        await controlling.let_go(await self.open(), self._reader, wards)
 
     async def published(self, id: str, name: str) -> bytes | None:
         """See Engine."""

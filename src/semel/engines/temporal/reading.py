@@ -106,6 +106,12 @@ class Seen:
         """Has it not ended?"""
         return self.info.status == _RUNNING
 
+    @property
+    def shared(self) -> bool:
+        """Has anyone else joined this run than the workflow that asked for it? See `Starter`."""
+        asked = () if self.details is None else self.details.workflow_extended_info.request_id_infos.values()
+        return any(one.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_OPTIONS_UPDATED for one in asked)
+
 
 class Reader(Histories):
     """Reads one namespace."""
@@ -333,7 +339,7 @@ def prior_of(seen: Seen, execution: Execution, adopted: bytes | None = None) -> 
     card = seen.card
     return Prior(
         execution.id, card.name, adopted or bytes.fromhex(card.fingerprint), execution.status, card.generation,
-        execution.window_ends_at,
+        execution.window_ends_at, card.parent,
     )  # fmt: skip
 
 

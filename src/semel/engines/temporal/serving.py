@@ -9,7 +9,7 @@ import random
 import uuid
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from temporalio import activity
@@ -22,7 +22,7 @@ from semel.define.context import Running, enter
 from semel.engine import conflicts
 from semel.engine.outcomes import describe
 from semel.engines.temporal import inheriting, steps
-from semel.engines.temporal.bridge import CLOSE, FORK, INHERIT, OUTCOME, START, STEP, Ask, Heirloom, Made, Told
+from semel.engines.temporal.bridge import ASKED, CLOSE, FORK, INHERIT, OUTCOME, START, STEP, Ask, Heirloom, Made, Told
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.reserving import RESERVE, SETTLE, Ending, Taking, held_by
 from semel.engines.temporal.running import Interruptible, Runner
@@ -33,9 +33,6 @@ from semel.flow.turn import Identity
 
 if TYPE_CHECKING:
     from semel.engines.temporal.engine import TemporalEngine
-
-
-PARENT_ENDED: Final = "its parent has ended"
 
 
 class Service:
@@ -114,11 +111,11 @@ class Service:
 
     async def close(self, data: bytes) -> RawValue:
         """End executions that go with another one, each as it was agreed."""
-        for id_, how in msgspec.json.decode(data, type=dict[str, str]).items():
-            if how == "terminate":
-                await self._engine.terminate(id_, PARENT_ENDED)
-            else:
-                await self._engine.cancel(id_)
+        wards = msgspec.json.decode(data, type=dict[str, str])
+        for id_ in [id_ for id_, how in wards.items() if how == ASKED]:
+            await self._engine.cancel(id_)
+            del wards[id_]
+        await self._engine.let_go(wards)
         return wrap(None)
 
     async def fork(self, data: bytes) -> RawValue:

@@ -11,6 +11,7 @@ from msgspec import structs
 from temporalio.api.common.v1 import SearchAttributes, WorkflowType
 from temporalio.api.enums.v1 import WorkflowIdConflictPolicy, WorkflowIdReusePolicy
 from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflow.v1.message_pb2 import OnConflictOptions
 from temporalio.api.workflowservice.v1 import StartWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
@@ -41,6 +42,7 @@ CLOCKS_DIFFER: Final = 10_000
 """Milliseconds by which the clocks of two clients may differ."""
 NO_MEMO: Final[Mapping[str, Any]] = {}
 _NEXT: Final = uuid.UUID("5e3e1a51-0000-5000-8000-736f6d656c31")
+_JOINED: Final = uuid.UUID("5e3e1a51-0000-5000-8000-736f6d656c32")
 
 
 class Starter:
@@ -59,9 +61,7 @@ class Starter:
 
         `ledger`: its key is remembered beside the cluster, where it was found to be free, or to be so `after` another.
         """
-        card = structs.replace(
-            card_of(request, self._now(), parent=parent, skipped=self.skipped()), asked=request.id, ledger=ledger
-        )
+        card = self._card(request, parent, ledger=ledger)
         if after is not None:
             card = structs.replace(card, previous=after.supersedes, generation=after.generation)
         id_ = TASK + request.id if request.key is None else workflow_id(request.terms.kind, request.key)
@@ -81,11 +81,36 @@ class Starter:
             if (sent := await self._sent_before(seen, request, isinstance(decision, Admit))) is not None:
                 return Admission(sent.id, Admit(sent.card.previous, sent.card.generation))
             if not isinstance(decision, Admit):
-                return Admission(prior.id, decision)
+                if prior.parent in (None, parent) or not isinstance(decision, Join) or seen.shared:
+                    return Admission(prior.id, decision)
+                if await self._join(seen, request, card):
+                    return Admission(prior.id, decision)
+                continue
             run = await self.follow(id_, request.terms.queue, request.payload, card, prior, decision.generation)
             if run is not None and await self._came_of(id_, run, request.id):
                 return Admission(execution_id(run, id_), decision)
         raise EngineUnavailable(f"key {request.key!r} changes hands too quickly: try again.")
+
+    def _card(self, request: Start, parent: str | None, *, ledger: bool) -> Card:
+        card = card_of(request, self._now(), parent=parent, skipped=self.skipped())
+        return structs.replace(card, asked=request.id, ledger=ledger)
+
+    async def join(self, id: str, request: Start, parent: str | None) -> None:
+        """A request joins an execution by what the ledger says, which does not know who asked for it."""
+        seen = await self._reader.find(id)
+        if seen is not None and seen.live and seen.card.parent not in (None, parent) and not seen.shared:
+            await self._join(seen, request, self._card(request, parent, ledger=True))
+
+    async def _join(self, seen: Seen, request: Start, card: Card) -> bool:
+        """Leave word that others want it too, since the workflow that asked for it may stop wanting it.
+
+        The word is a request under its id that changes nothing: one for all who join, and kept with the run. False: it
+        has ended meanwhile.
+        """
+        info = seen.info.execution
+        word = str(uuid.uuid5(_JOINED, seen.id))
+        run = await self.launch(info.workflow_id, request.terms.queue, request.payload, card, word, joins=True)
+        return run == info.run_id
 
     async def _sent_before(self, seen: Seen, request: Start, thoroughly: bool) -> Seen | None:
         """What this very request has started before, should it be sent again.
@@ -133,22 +158,26 @@ class Starter:
 
     async def launch(
         self, id: str, queue: str, payload: bytes, card: Card, request_id: str, *, after: Status | None = None,
-        carried: bytes | None = None, memo: Mapping[str, Any] = NO_MEMO,
+        carried: bytes | None = None, memo: Mapping[str, Any] = NO_MEMO, joins: bool = False,
     ) -> str | None:  # fmt: skip
         """The run that it started; None: the id is taken. Asked again with one `request_id`, the answer is the same.
 
         The stable request id is what makes a start safe to repeat, also where the reply to the first was lost. What
-        is `carried` comes from a run that ends with this start, if it has not yet.
+        is `carried` comes from a run that ends with this start, if it has not yet. `joins`: one that runs is given,
+        and remembers the `request_id`.
         """
         client = self._client
         conflict = WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_FAIL
         if carried is not None:
             conflict = WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING
+        if joins:
+            conflict = WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
         request = StartWorkflowExecutionRequest(
             namespace=client.namespace, workflow_id=id, workflow_type=WorkflowType(name=card.name),
             task_queue=TaskQueue(name=queue), identity=client.identity, request_id=request_id,
             workflow_id_reuse_policy=_policy(after),
             workflow_id_conflict_policy=conflict,
+            on_conflict_options=OnConflictOptions(attach_request_id=True) if joins else None,
             search_attributes=indexed(card),
             priority=priority_of(card.priority)._to_proto() if card.priority else None,
         )  # fmt: skip

@@ -86,7 +86,7 @@ returning pg_notify('semel_work', ($4::int)::text)::text
 -- Who holds these keys, and what time it is. Shared: namespace; rows: kind, key.
 -- PostgreSQL: one look-up for each key, whatever the statistics say.
 select x.kind, x.key, x.id, x.name, x.fingerprint, x.status, x.generation,
-       x.finished_at + x.dedup_window, (select semel_now())
+       x.finished_at + x.dedup_window, x.parent_id, (select semel_now())
   from unnest($2::text[], $3::text[]) as k(kind, key)
  cross join lateral (
    select * from semel_execution p

@@ -95,9 +95,30 @@ update semel_execution
                       else left(waiters, -1) || ',' || $2::text || ']' end
  where id = $1 and status in ('pending', 'running', 'waiting') returning id
 
--- name: shared
--- Has anyone else joined this execution? (id).
-select 1 from semel_duplicate where execution = $1 and reason = 'joined'
+-- name: share
+-- Others than the workflow that asked for these executions want them too. Rows: execution.
+-- PostgreSQL: whoever gives one of them up at this moment is waited for.
+insert into semel_duplicate as d (execution, reason, times, first_at, last_at)
+select x.id, 'shared', 1, (select semel_now()), (select semel_now())
+  from unnest($1::text[]) as o(id) join semel_execution x on x.id = o.id
+on conflict (execution, reason) do update set times = d.times + 1, last_at = excluded.last_at
+
+-- name: living
+-- Which of these executions have not ended. Rows: execution.
+select x.id from unnest($1::text[]) as o(id) join semel_execution x on x.id = o.id
+ where x.status in ('pending', 'running', 'waiting')
+
+-- name: give_up
+-- The workflow that asked for an execution stops wanting it: a row if others do want it. (id).
+-- PostgreSQL: whoever wants to share it waits for the end of the transaction, by a row that counts nobody.
+with held as (
+  insert into semel_duplicate as d (execution, reason, times, first_at, last_at)
+  select id, 'shared', 0, (select semel_now()), (select semel_now())
+    from semel_execution where id = $1 and key is not null
+  on conflict (execution, reason) do update set times = d.times
+  returning times
+)
+select 1 from held where times > 0
 
 -- name: deliver
 -- Put something into the inbox of flows; what is for none that lives is dropped. Gives those that were reached.

@@ -91,8 +91,9 @@ select v.id, v.kind, v.name, v.key, v.queue, v.priority, v.status, v.attempt, v.
   from chain c join semel_executions v on v.id = c.id order by c.depth
 
 -- name: suppressed
--- Duplicates of an execution that did not run: (id).
-select execution, reason, times, first_at, last_at from semel_duplicate where execution = $1 order by first_at
+-- Duplicates of an execution that did not run: (id). That it is shared is counted as joined already.
+select execution, reason, times, first_at, last_at from semel_duplicate
+ where execution = $1 and reason <> 'shared' order by first_at
 
 -- name: queue_depths
 -- Work by queue: name, ready, running, delayed: (namespace).

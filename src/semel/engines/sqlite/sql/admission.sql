@@ -58,7 +58,7 @@ on conflict (key, namespace, kind) where key is not null and current do nothing 
 -- name: priors
 -- Who holds these keys, and what time it is. Shared: namespace; rows: kind, key.
 select x.kind, x.key, x.id, x.name, x.fingerprint, x.status, x.generation,
-       x.finished_at + x.dedup_window, semel_now()
+       x.finished_at + x.dedup_window, x.parent_id, semel_now()
   from json_each(?2) k cross join semel_execution x
     on x.namespace = ?1 and x.kind = k.value ->> 0 and x.key = k.value ->> 1 and x.current
 

@@ -66,9 +66,23 @@ update semel_execution
                       else substr(waiters, 1, length(waiters) - 1) || ',' || ?2 || ']' end
  where id = ?1 and status in ('pending', 'running', 'waiting') returning id
 
--- name: shared
--- Has anyone else joined this execution? (id).
-select 1 from semel_duplicate where execution = ?1 and reason = 'joined'
+-- name: share
+-- Others than the workflow that asked for these executions want them too. Rows: execution.
+insert into semel_duplicate as d (execution, reason, times, first_at, last_at)
+select x.id, 'shared', 1, semel_now(), semel_now()
+  from json_each(?1) o cross join semel_execution x on x.id = o.value ->> 0
+ where true
+on conflict (execution, reason) do update set times = d.times + 1, last_at = excluded.last_at
+
+-- name: living
+-- Which of these executions have not ended. Rows: execution.
+select x.id from json_each(?1) o cross join semel_execution x on x.id = o.value ->> 0
+ where x.status in ('pending', 'running', 'waiting')
+
+-- name: give_up
+-- The workflow that asked for an execution stops wanting it: a row if others do want it. (id).
+-- SQLite: the transaction holds the only write lock.
+select 1 from semel_duplicate where execution = ?1 and reason = 'shared'
 
 -- name: deliver
 -- Put something into the inbox of flows; what is for none that lives is dropped. Gives those that were reached.
