@@ -269,3 +269,21 @@ async def test_one_that_is_asked_for_again_at_once_is_not_stopped(world: World) 
         found = await app.find("shared 1000")
         assert found is not None
         assert (await found.describe()).previous_id is None
+
+
+@pytest.mark.parametrize("verb", ["execute", "start"])
+async def test_a_workflow_that_asks_for_itself_is_told_so(world: World, verb: str) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context, verb: str) -> None:
+        if verb == "execute":
+            await ctx.execute_workflow(flow, verb, workflow_id=ctx.workflow_id)
+        else:
+            await ctx.start_workflow(flow, verb, workflow_id=ctx.workflow_id)
+
+    async with world.worker(app):
+        handle = await app.start_workflow(flow, verb, workflow_id="w")
+        with pytest.raises(semel.TaskFailed, match="this very workflow") as failed:
+            await handle.result("20s")
+    assert failed.value.error_type == "semel.errors.InvalidValue"

@@ -208,11 +208,21 @@ class Context:
         if on_close not in ("abandon", "cancel", "terminate"):
             raise InvalidValue(f"on_parent_close={on_close!r}: use 'abandon', 'cancel' or 'terminate'.")
         start = workflow_request(self._instance.settings, workflow, args, kwargs, workflow_id=workflow_id, queue=queue)
+        self._refuse_itself(workflow_id, start.terms.name)
         shape = workflow.workflow.shape if isinstance(workflow, WorkflowCall) else workflow.shape
         return Command(
             Kind.WORKFLOW, start.terms.name, mark_of(start), ref=start.id, start=start, shape=shape,
             on_close=on_close, read=shape.decode_result,
         )  # fmt: skip
+
+    def _refuse_itself(self, workflow_id: str, name: str) -> None:
+        instance = self._instance
+        itself = workflow_id == self.workflow_id and instance.workflow.kind == "workflow"
+        if itself and not instance.recorded(Kind.WORKFLOW, name):  # journals may be older than this
+            raise InvalidValue(
+                f"workflow_id={workflow_id!r} is that of this very workflow, which would wait for itself. Give the "
+                "child an id of its own, or begin again with ctx.continue_as_new(…)."
+            )
 
     def publish(self, name: str, value: Any) -> None:
         """Let the outside read a value: `await handle.published(name)`."""

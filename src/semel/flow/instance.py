@@ -315,12 +315,14 @@ class Instance:
         """Did this run begin after the change, or get to it after the change?"""
         self.check_here("ctx.patched()")
         if name not in self._patches:
-            expected = self._expected
-            marked = expected is not None and len(expected) > 0 and same(expected[0], Kind.PATCH, name)
-            self._patches[name] = expected is None or marked
+            self._patches[name] = self._expected is None or self.recorded(Kind.PATCH, name)
             if self._patches[name]:
                 self.ask(Command(Kind.PATCH, name))
         return self._patches[name]
+
+    def recorded(self, kind: Kind, name: str) -> bool:
+        """Does a journal that is replayed say that this comes next?"""
+        return self._expected is not None and len(self._expected) > 0 and same(self._expected[0], kind, name)
 
     def count(self, name: str) -> int:
         """The how-many-eth of its name this is; goes on when the workflow continues as new."""
