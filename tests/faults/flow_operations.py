@@ -115,6 +115,12 @@ async def messages(shop: FlowShop) -> Memo:
     return {"total": 112}
 
 
+async def messages_of_which_the_first_is_doomed(shop: FlowShop) -> Memo:
+    memo = await messages(shop)
+    await shop.site.sql("update semel_ready set attempt = 10, crashes = 10")
+    return memo | {"total": 107}
+
+
 async def messages_around_an_end(shop: FlowShop) -> Memo:
     await shop.account.send("charge", "o-1", dedup_key="k-1")
     await shop.account.send("stop", dedup_key="k-2")
@@ -278,6 +284,11 @@ async def life_that_unparks(shop: FlowShop, memo: Memo) -> Any:
 
 @operation(messages, survives=True, shop=FlowShop)
 async def life_of_an_entity(shop: FlowShop, memo: Memo) -> Any:
+    await shop.run_all()
+
+
+@operation(messages_of_which_the_first_is_doomed, survives=True, shop=FlowShop)
+async def life_of_an_entity_that_gives_up_a_message(shop: FlowShop, memo: Memo) -> Any:
     await shop.run_all()
 
 

@@ -8,6 +8,7 @@ import pytest
 from msgspec import Raw
 
 import semel
+from semel.contract.records import ErrorInfo
 from semel.flow.actor import FEW, Actor
 from semel.flow.entries import Began, Resolved, Signalled
 from semel.flow.seen import Seen
@@ -121,3 +122,62 @@ def test_one_that_ends_leaves_those_behind_it_to_the_next_life() -> None:
     assert turn.again is not None
     assert [signal.key for signal in turn.again.signals] == ["b"]
     assert turn.again.input == b"{}"
+
+
+LOST = ErrorInfo("semel.WorkerLost", "ten times")
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_one_that_cost_workers_handles_one_message_a_turn(at_once: bool) -> None:
+    """Whether they wait in its inbox or in its snapshot; and all of them come to the same as without."""
+    start = None if at_once else Snapshot(b"{}", signals=tuple(signalled(*"abc")))
+    one = diary(start)
+    one.beware(careful=True)
+    waiting = letters("a", "b", "c") if at_once else []
+    turns = []
+    for _ in range(3):
+        turns.append(turn := one.turn(SECOND, waiting))
+        waiting = [arrival for arrival in waiting if arrival.row not in turn.consumed]
+    assert [[reply.key for reply in turn.replies] for turn in turns] == [["a"], ["b"], ["c"]]
+    assert [turn.more for turn in turns] == [not at_once, not at_once, False]
+    assert all(turn.moved and not turn.entries for turn in turns)
+    assert lines(turns[-1]) == b'{"lines":["a","b","c"]}'
+
+
+def test_one_that_is_careful_can_be_gone_through_again() -> None:
+    one = diary(Snapshot(b"{}", signals=(*signalled("a"), Signalled("draw", Raw(b"{}"), "draw"), *signalled("b"))))
+    one.beware(careful=True)
+    one.turn(SECOND, [])
+    turn = one.turn(2 * SECOND, [])
+    assert turn.snapshot is not None
+    again = diary(turn.snapshot, [(1, "a", SECOND)])
+    again.replay(turn.entries)
+    assert [c.name for c in again.in_place] == [c.name for c in one.in_place] != []
+
+
+def test_a_doomed_message_fails_and_the_next_one_does_not() -> None:
+    one = diary()
+    one.beware(careful=True, doom=LOST)
+    turn = one.turn(SECOND, letters("a", "b"))
+    assert [(reply.key, reply.error) for reply in turn.replies] == [("a", LOST)]
+    turn = one.turn(SECOND, letters("b", first=2))
+    assert lines(turn) == b'{"lines":["b"]}'
+    assert [(reply.key, reply.error) for reply in turn.replies] == [("b", None)]
+
+
+def test_a_doomed_message_that_waits_is_left_out_of_what_begins_anew() -> None:
+    draw = Arrival(SECOND, Signalled("draw", Raw(b"{}"), "draw"), 9)
+    turn = diary().turn(SECOND, [*letters("a"), draw, *letters("b", first=10)])
+    again = diary(turn.snapshot, [(reply.n, reply.key, reply.at) for reply in turn.replies])
+    again.beware(careful=True, doom=LOST)
+    again.replay(turn.entries)
+    turn = again.turn(2 * SECOND, letters("c", first=11))
+    assert (turn.entries, turn.consumed, turn.commands) == ([], [], [])
+    assert [(reply.key, reply.n, reply.error) for reply in turn.replies] == [("draw", 2, LOST)]
+    assert turn.again is not None
+    assert turn.again.input == b'{"lines":["a"]}'
+    assert [signal.key for signal in turn.again.signals] == ["b"]
+
+
+def signalled(*texts: str) -> list[Signalled]:
+    return [letter.what for letter in letters(*texts) if isinstance(letter.what, Signalled)]

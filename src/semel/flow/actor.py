@@ -9,15 +9,18 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
 from semel.contract.window import DedupWindow
 from semel.define.entity import Entity
 from semel.engine.outcomes import describe
-from semel.errors import NotFound
+from semel.errors import InputError, NonDeterminism
 from semel.flow.commands import Command, Kind
 from semel.flow.compare import refused
 from semel.flow.context import EntityContext
-from semel.flow.entries import FORMAT, NOTHING, Began, Entry, Happening, Signalled
+from semel.flow.entries import FORMAT, NOTHING, Began, Entry, Happening, Resolved, Signalled
 from semel.flow.instance import Instance
 from semel.flow.loop import FlowFuture
 from semel.flow.seen import Seen
@@ -32,6 +35,16 @@ FEW: Final = 64
 _NO_KEYS: Final = DedupWindow()
 """Keys of an entity are not in its snapshot."""
 _UNDONE: Final = (Kind.ENQUEUE, Kind.PUBLISH, Kind.SEND, Kind.CANCEL)
+
+
+class _Message(Struct, frozen=True):
+    """One that is under way, and what was before it."""
+
+    what: Signalled
+    state: bytes
+    attributes: dict[str, str]
+    number: int
+    """Of the last command before it."""
 
 
 class Actor(Instance):
@@ -54,6 +67,11 @@ class Actor(Instance):
         self._warned = False
         self._room: int | None = None
         """While it is held: how many bytes of messages may wait."""
+        self._under_way: _Message | None = None
+        self._careful = self._paused = False
+        """Does each turn handle one message only, and has this one had its message?"""
+        self._doom: ErrorInfo | None = None
+        """What the message fails with that cost too many workers."""
 
     def hold(self, room: int) -> None:
         """Take no further message once nothing is under way, so that it can begin anew elsewhere with those that wait.
@@ -62,10 +80,19 @@ class Actor(Instance):
         """
         self._room = room
 
+    def beware(self, careful: bool, doom: ErrorInfo | None = None) -> None:
+        """`careful`: something is wrong with one of its messages, so let it commit after each, to know which it is.
+
+        With `doom` that is known: what is under way, or else the next message, is not run any more and fails with it.
+        """
+        self._careful, self._paused, self._doom = careful, False, doom
+
     def _holds(self) -> bool:
-        if self._room is None or not self._is_calm():
+        if not self._is_calm():
             return False
-        return sum(len(bytes(message.payload)) for message in self._mail) <= self._room
+        if self._paused:
+            return True
+        return self._room is not None and sum(len(bytes(message.payload)) for message in self._mail) <= self._room
 
     def _begin(self) -> None:
         self.state = self.entity.decode_state(self._start.input)
@@ -85,7 +112,7 @@ class Actor(Instance):
                 self._bell = None
             message = self._mail.popleft()
             self.count("")
-            before, attributes, number = self._stored(), dict(self.attributes), self._numbers
+            before = self._under_way = _Message(message, self._stored(), dict(self.attributes), self._numbers)
             try:
                 answer = await self._handle(ctx, message)
                 self._encoded = self.entity.encode_state(self.state, self.settings.max_payload)
@@ -93,28 +120,42 @@ class Actor(Instance):
                 if refused(error) or (isinstance(error, asyncio.CancelledError) and self._stopped):
                     raise
                 log.exception("%s: the handler of %r raised", self.who.key, message.name)
-                self._undo(before, attributes, number)
+                self._undo(before)
                 answer = Reply("", Status.FAILED, None, describe(error))
             self._done(message, answer)
 
     async def _handle(self, ctx: EntityContext, message: Signalled) -> Reply:
+        if self._doom is not None and self._expected is None:
+            doom, self._doom = self._doom, None
+            log.error("%s: its message %r fails: %s", self.who.key, message.name, doom.message)
+            return Reply("", Status.FAILED, None, doom)
         if message.id == IDLE and self.entity.idle is not None:
             await self.entity.idle.fn(self.state, ctx)
             return Reply("", Status.COMPLETED)
         handler = self.entity.handlers.get(message.name)
         if handler is None:
-            raise NotFound(f"entity {self.who.name!r} has no handler {message.name!r} (any more).")
-        args, kwargs = handler.shape.decode_input(bytes(message.payload))
+            raise self._unfit(message, "there is no such handler (any more)")
+        try:
+            args, kwargs = handler.shape.decode_input(bytes(message.payload))
+        except InputError as error:
+            raise self._unfit(message, error.message) from error
         value = await handler.fn(self.state, ctx, *args, **kwargs)
         return Reply("", Status.COMPLETED, handler.shape.encode_result(value, self.settings.max_payload))
 
-    def _undo(self, before: bytes, attributes: dict[str, str], number: int) -> None:
+    def _unfit(self, message: Signalled, why: str) -> NonDeterminism:
+        """It was looked at when it was sent: it is the code that has changed since, so the message waits."""
+        return NonDeterminism(
+            f"entity {self.who.key!r}: its message {message.name!r} does not fit the code: {why.rstrip('.')}. It waits, "
+            "and so do those behind it: deploy code that takes it."
+        )
+
+    def _undo(self, before: _Message) -> None:
         """A message has failed: the state is as it was, and what it asked for since it last waited is not done."""
-        self.state = self.entity.decode_state(before)
-        self._encoded = before
+        self.state = self.entity.decode_state(before.state)
+        self._encoded = before.state
         self.over = None
-        commands = self._turn.commands
-        commands[:] = [c for c in commands if c.number <= number or c.kind not in _UNDONE]
+        attributes, commands = before.attributes, self._turn.commands
+        commands[:] = [c for c in commands if c.number <= before.number or c.kind not in _UNDONE]
         for name in sorted(attributes.keys() | self.attributes.keys()):
             if attributes.get(name) != self.attributes.get(name):
                 self.ask(Command(Kind.ATTRIBUTE, name, attributes.get(name, "")))
@@ -122,16 +163,39 @@ class Actor(Instance):
         self.attributes.update(attributes)
 
     def _done(self, message: Signalled, answer: Reply) -> None:
+        self._under_way = None
         self.active = self.loop.now
         if self.loop.many:
             self._encoded = None  # what it has left running may change the state later
         if self._expected is not None:
             return
+        self._tell(message, answer)
+        self._paused = self._careful
+        if self._mail and self.over is None and not self.loop.busy and self._is_calm():
+            self._cut()
+
+    def _tell(self, message: Signalled, answer: Reply) -> None:
+        """The key counts as handled, and this is what its duplicates get."""
+        self._turn.moved = True
         if message.key is not None:
             n, now = self._known.done(message.key, self.loop.now), self.loop.now
             self._turn.replies.append(Reply(message.key, answer.status, answer.output, answer.error, n, now))
-        if self._mail and self.over is None and not self.loop.busy and self._is_calm():
-            self._cut()
+
+    def _give_up(self, turn: Turn, now: int, doom: ErrorInfo) -> None:
+        """Begin anew without the message under way, which fails, or else without what was left running.
+
+        Its code is not asked: it may be what workers die of.
+        """
+        turn.entries, turn.commands, turn.dropped = [], [], []
+        self.loop.now = self.active = now
+        if (message := self._under_way) is None:
+            log.error("%s: what its handlers had left running is given up: %s", self.who.key, doom.message)
+        else:
+            log.error("%s: its message %r fails: %s", self.who.key, message.what.name, doom.message)
+            self._undo(message)
+            self._tell(message.what, Reply("", Status.FAILED, None, doom))
+        self.run += 1
+        turn.entries, turn.moved, turn.again = [], True, self._snapshot(tuple(self._mail))
 
     def _cut(self) -> None:
         """Nothing is under way, and there is more to do: what was before does not matter any more."""
@@ -172,24 +236,40 @@ class Actor(Instance):
         idle = self.entity.idle
         return None if idle is None else self.active + int(idle.after.total_seconds() * 1_000_000)
 
+    def _take_in(self, turn: Turn, now: int, waiting: deque[Arrival]) -> None:
+        doom = self._doom
+        if doom is not None and self._main is not None and not self._resting:
+            self._give_up(turn, now, doom)
+            return
+        self._paused = False
+        if self._careful and self._resting and self._mail and not self._holds():
+            self._wake(now)
+        super()._take_in(turn, now, waiting)
+
     def _let_in(self, turn: Turn, now: int, waiting: deque[Arrival]) -> None:
         """Messages that find it at rest come in together: as if it had begun with them all."""
-        came = len(self._mail)
-        if not self._resting or came >= FEW or not isinstance(waiting[0].what, Signalled):
+        if self._paused and self._resting:
+            waiting.clear()  # they stay in the inbox, for another turn
+            return
+        came, most = len(self._mail), 1 if self._careful else FEW
+        if not self._resting or came >= most or not isinstance(waiting[0].what, Signalled):
             super()._let_in(turn, now, waiting)
             return
-        while waiting and isinstance(waiting[0].what, Signalled) and len(self._mail) < FEW:
+        while waiting and isinstance(waiting[0].what, Signalled) and len(self._mail) < most:
             what = self._next_of(turn, waiting)
             if isinstance(what, Signalled):
                 self._mail.append(what)
         if len(self._mail) > came:
-            self._move_to(now)
-            self._resting = False
-            self.loop.renumber(self._salt() + 1)  # the task that serves
-            self._mark_here()
-            self._ring()
-            self.loop.run()
-            self._rest()
+            self._wake(now)
+
+    def _wake(self, now: int) -> None:
+        self._move_to(now)
+        self._resting = False
+        self.loop.renumber(self._salt() + 1)  # the task that serves
+        self._mark_here()
+        self._ring()
+        self.loop.run()
+        self._rest()
 
     def _feed(self, what: Happening) -> None:
         if self._resting:
@@ -199,8 +279,13 @@ class Actor(Instance):
         self._rest()
 
     def _absorb(self, entries: Sequence[Entry]) -> None:
-        super()._absorb(entries)
-        self._rest()
+        if self._doom is None:  # else its code is not to go on from here
+            super()._absorb(entries)
+            self._rest()
+
+    def _answer(self, resolved: Resolved) -> None:
+        self._turn.moved = True
+        super()._answer(resolved)
 
     def _is_calm(self) -> bool:
         return not self.pending and self._timers.first() is None and not self.loop.many
@@ -237,7 +322,8 @@ class Actor(Instance):
             self._mark = self._snapshot(tuple(self._mail))
             turn.entries = []
             turn.due = self._idle_at()
-        turn.snapshot, self._mark = self._mark, None
+            turn.more = self._paused and bool(self._mail)
+        turn.snapshot, self._mark, self._doom = self._mark, None, None
         turn.forgotten = self._known.forget(self.loop.now)
         turn.overflowed = self._known.overflowed()
         if turn.overflowed and not self._warned:

@@ -91,6 +91,10 @@ class Turn(Struct):
     """Keys that were forgotten before their window was over."""
     hits: int = 0
     """Messages that were duplicates."""
+    moved: bool = False
+    """Is an entity done with a message by it, or has one of its commands got an answer?"""
+    more: bool = False
+    """Does a message that an entity has taken in wait for its next turn?"""
 
     def keep(self, pending: Iterable[Command]) -> None:
         """A task or child is not given up that is asked for again in the same go, or that another command wants.

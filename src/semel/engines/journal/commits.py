@@ -24,14 +24,14 @@ def commit_of(claim: Claim, instance: Instance, turn: Turn, *, rests: bool) -> C
     if turn.consumed:
         made.consumed = [(flow, row) for row in turn.consumed]
     if instance.workflow.kind == "entity":
-        _remember(made, turn)
+        _remember(made, turn, claim.attempt)
     if turn.again is not None:
         made.restart, made.base = snapshot.dump(turn.again), made.n
     elif turn.ended is not None:
         made.ended = (turn.ended.status, turn.ended.output, turn.ended.error)
         made.fresh = None if turn.fresh is None else snapshot.dump(turn.fresh)
     else:
-        made.rests = rests
+        made.rests = rests and not turn.more
         made.due = turn.due
     return made
 
@@ -48,7 +48,7 @@ async def carry_out(lanes: Lanes, made: Commit, commands: list[Command], dropped
     ]  # fmt: skip
 
 
-def _remember(made: Commit, turn: Turn) -> None:
+def _remember(made: Commit, turn: Turn, attempt: int) -> None:
     """What an entity keeps of its messages: its state, and the keys it has seen with their answers."""
     if turn.snapshot is not None:
         made.restart = snapshot.dump(turn.snapshot)
@@ -56,6 +56,7 @@ def _remember(made: Commit, turn: Turn) -> None:
     made.seen = [(made.execution, r.n, r.key, r.at, replies.dump(r)) for r in turn.replies]
     made.forgotten = turn.forgotten
     made.hits, made.overflowed = turn.hits, turn.overflowed
+    made.forgives = turn.moved and attempt > 1
 
 
 async def _carry_out(lanes: Lanes, made: Commit, command: Command, unborn: set[int]) -> None:

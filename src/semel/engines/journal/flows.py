@@ -19,6 +19,7 @@ from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.commits import carry_out, commit_of
 from semel.engines.journal.inbox import arrivals_of
 from semel.engines.journal.lanes import Lanes
+from semel.engines.journal.leasing import lost_with
 from semel.engines.journal.loading import Clock, Held, Loaded, Ready
 from semel.engines.journal.patience import pause, persistently
 from semel.engines.journal.performing import Performer
@@ -162,6 +163,8 @@ class Flows:
                 verdict = await self._commits.ask(made)
                 if made.body is not None or made.restart is not None:
                     instance.position = made.n
+                if made.forgives:
+                    held.claim = claim = msgspec.structs.replace(claim, attempt=1)
             if instance.entries >= LONG and instance.entries - len(turn.entries) < LONG:
                 log.warning(
                     "workflow %r has %s entries in its journal: let it continue_as_new now and then, since all of it "
@@ -237,6 +240,8 @@ class Flows:
         if found.gone:
             return None
         instance = cached
+        if isinstance(instance, Actor):
+            _warn(instance, claim, found.parks)
         if instance is None:
             try:
                 instance = await self._new(claim, found)
@@ -257,7 +262,9 @@ class Flows:
             claim.root,
         )  # fmt: skip
         if claim.kind == "entity":
-            return await self._actor(claim.execution, who, start)
+            actor = await self._actor(claim.execution, who, start)
+            _warn(actor, claim, found.parks)
+            return actor
         workflow = self._worker.registry.workflow(claim.name, found.version)
         return Instance(workflow, who, self._worker.app_settings, start)
 
@@ -370,6 +377,12 @@ class Flows:
 
 class _Gone(Exception):
     """Another worker has it."""
+
+
+def _warn(actor: Actor, claim: Claim, parks: int) -> None:
+    """Workers were lost with an entity, or it was parked: it takes care, and gives up what cost too many workers."""
+    lost = claim.attempt - 1
+    actor.beware(lost > 0 or parks > 0, None if lost < claim.max_attempts else lost_with(lost))
 
 
 def _weight(c: Commit) -> int:

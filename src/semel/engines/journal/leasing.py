@@ -16,6 +16,10 @@ SUSPECT_AFTER = 2
 MOST_AT_ONCE = 500
 ENDED_AT_ONCE = 200
 """As many ids fit into one NOTIFY."""
+TRIES_WITHOUT = 3
+"""How many workers an entity may cost while it goes on without a message: one of them may have been stopped."""
+PARKED_FOR = 3600 * 1_000_000
+"""Microseconds until an entity is tried again that costs workers as soon as it is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +91,26 @@ def adopt_orphans() -> Script[list[int]]:
 def _take_back(dead: dict[int, str], counted: bool = True) -> Script[list[int]]:
     """Out of dead hands: cancelled if someone asked for it, ended if it has no attempt left, else ready again.
 
-    What a worker hands back of its own will was not an attempt, and did not crash.
+    What a worker hands back of its own will was not an attempt, and did not crash. An entity never ends so: with no
+    attempt left it goes on without the message it had under way, and is parked if that costs workers too.
     """
     if not dead:
         return []
     lost = yield Ask("take_back", (list(dead),))
+    entities = yield from _entities([row[0] for row in lost if counted and row[3] >= row[4]])
     ended: list[Row] = []
     back: list[Row] = []
+    parked: list[Row] = []
     for execution, lane, name, attempt, most, crashes, concurrency_key, cancel, owner in lost:
         if cancel:
             ended.append((execution, Status.CANCELLED.value, None, attempt))
         elif not counted:
             back.append((lane, execution, name, attempt - 1, most, crashes, concurrency_key))
-        elif attempt >= most:
-            ended.append((execution, Status.FAILED.value, _lost_with(dead[owner], attempt), attempt))
+        elif attempt >= most + TRIES_WITHOUT and execution in entities:
+            parked.append((execution, dump_error(_lost_for_nothing(attempt)), PARKED_FOR))
+        elif attempt >= most and execution not in entities:
+            error = dump_error(lost_with(attempt, "task", f"; last: {dead[owner]}"))
+            ended.append((execution, Status.FAILED.value, error, attempt))
         else:
             if crashes + 1 >= SUSPECT_AFTER:
                 lane = yield from _suspect_lane(lane)
@@ -108,6 +118,8 @@ def _take_back(dead: dict[int, str], counted: bool = True) -> Script[list[int]]:
     for at in range(0, len(ended), ENDED_AT_ONCE):
         yield Each("end", ended[at : at + ENDED_AT_ONCE])
         yield from close([row[0] for row in ended[at : at + ENDED_AT_ONCE]])
+    if parked:
+        yield Each("park_lost", parked)
     if back:
         yield Each("put_back", back)
     return [row[0] for row in back]
@@ -118,12 +130,22 @@ def _suspect_lane(lane: int) -> Script[int]:
     return (yield from lane_id(namespace, (queue, priority, task, bool(keyed), True)))
 
 
-def _lost_with(worker: str, attempt: int) -> bytes:
-    times = "once" if attempt == 1 else f"{attempt} times"
-    return dump_error(
-        ErrorInfo(
-            "semel.WorkerLost",
-            f"the worker died or went silent while running this task ({times}; last: {worker}), "
-            "and no attempt is left.",
-        )
+def _entities(ids: list[str]) -> Script[set[str]]:
+    return {row[0] for row in (yield Each("entities_among", [(id_,) for id_ in ids]))} if ids else set()
+
+
+def lost_with(attempts: int, what: str = "message", more: str = "") -> ErrorInfo:
+    """What becomes of work that cost so many workers."""
+    times = "once" if attempts == 1 else f"{attempts} times"
+    return ErrorInfo(
+        "semel.WorkerLost",
+        f"the worker died or went silent while running this {what} ({times}{more}), and no attempt is left.",
+    )
+
+
+def _lost_for_nothing(attempts: int) -> ErrorInfo:
+    return ErrorInfo(
+        "semel.WorkerLost",
+        f"the worker died or went silent with this entity ({attempts} times), also without running a message: "
+        "its state and its messages stay, and it is tried again after an hour, or when another message comes.",
     )

@@ -70,6 +70,8 @@ class Commit(Struct, eq=False):
     forgotten: list[int] = field(default_factory=list)
     hits: int = 0
     overflowed: int = 0
+    forgives: bool = False
+    """An entity has got on since workers were lost with it: they do not count any more."""
     ended: tuple[Status, bytes | None, ErrorInfo | None] | None = None
     restart: bytes | None = None
     """The snapshot it goes on from, without the rows of its journal up to `base`."""
@@ -91,7 +93,7 @@ class Commit(Struct, eq=False):
         """Nothing but a row of the journal?"""
         return not (
             self.consumed or self.births or self.joins or self.stops or self.published or self.attributes
-            or self.sends or self.seen or self.forgotten or self.ended or self.restart or self.rests
+            or self.sends or self.seen or self.forgotten or self.forgives or self.ended or self.restart or self.rests
         )  # fmt: skip
 
 
@@ -141,6 +143,8 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
     yield from _end(namespace, worker, ending, verdicts)
     if restarts := [(c.execution, c.base, c.restart) for c in good if c.restart is not None]:
         yield Each("restart_flows", sorted(restarts))  # rows are locked in one order, as by those who send to many
+    if forgiven := [(c.lane, c.seq) for c in good if c.forgives]:
+        yield Each("forgive", forgiven, (worker,))
     yield from _rest(worker, [c for c in good if c.rests], verdicts)
     return verdicts
 

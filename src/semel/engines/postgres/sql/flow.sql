@@ -191,8 +191,10 @@ delete from semel_ready r using parked p where r.lane = $2 and r.seq = $3 and r.
 
 -- name: unpark_flows
 -- New code may be there: parked flows of these names are tried again now. (names). Gives how many.
+-- Those put off for longer than ten minutes cost workers, see park_lost: that a new one is there is no reason to hurry.
 with due as (
-  update semel_flow set due_at = (select semel_now()) where name = any($1::text[]) and parked is not null and asleep
+  update semel_flow set due_at = (select semel_now())
+   where name = any($1::text[]) and parked is not null and asleep and due_at <= (select semel_now()) + 600000000
   returning execution
 )
 select count(*) from due
@@ -207,6 +209,11 @@ with begun as (
   returning f.execution, f.base
 )
 delete from semel_journal j using begun b where j.execution = b.execution and j.n <= b.base and j.execution = any($1)
+
+-- name: forgive
+-- Entities that have got on: losses of workers from before do not count. Shared: worker; rows: lane, seq.
+update semel_ready set attempt = 1, crashes = 0
+ where lane = any($2::int[]) and seq = any($3::bigint[]) and owner = $1
 
 -- name: close_flows
 -- Flows that have ended take nothing in any more. What their last run began with stays, before the first row of its

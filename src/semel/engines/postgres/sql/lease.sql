@@ -65,6 +65,16 @@ with lost as (
 )
 select pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from back having count(*) > 0
 
+-- name: entities_among
+-- Which of these executions are entities. Rows: id.
+select x.id from semel_execution x where x.id = any($1::text[]) and x.kind = 'entity'
+
+-- name: park_lost
+-- Entities that cost workers as soon as they are looked at rest for a while. Rows: execution, error, for how long.
+update semel_flow f set asleep = true, due_at = (select semel_now()) + o.wait, parked = o.error, parks = parks + 1
+  from unnest($1::text[], $2::bytea[], $3::bigint[]) as o(execution, error, wait)
+ where f.execution = o.execution
+
 -- name: lane_by_id
 -- What a lane is made of: namespace, queue, priority, task, keyed, suspect.
 select namespace, queue, priority, task, keyed, suspect from semel_lane where id = $1

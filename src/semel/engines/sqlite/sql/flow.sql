@@ -144,8 +144,10 @@ delete from semel_ready where lane = ?2 and seq = ?3 and owner = ?1 returning ex
 
 -- name: unpark_flows
 -- New code may be there: parked flows of these names are tried again now. (names). Gives how many.
+-- Those put off for longer than ten minutes cost workers, see park_lost: that a new one is there is no reason to hurry.
 update semel_flow set due_at = semel_now()
- where name in (select value from json_each(?1)) and parked is not null and asleep;
+ where name in (select value from json_each(?1)) and parked is not null and asleep
+   and due_at <= semel_now() + 600000000;
 select changes()
 
 -- name: restart_flows
@@ -157,6 +159,11 @@ update semel_flow set base = o.base, snapshot = o.snapshot
 delete from semel_journal where (execution, n) in (
   select j.execution, j.n from json_each(?1) o
    cross join semel_journal j on j.execution = o.value ->> 0 and j.n <= o.value ->> 1)
+
+-- name: forgive
+-- Entities that have got on: losses of workers from before do not count. Shared: worker; rows: lane, seq.
+update semel_ready set attempt = 1, crashes = 0
+ where seq in (select value ->> 1 from json_each(?2)) and owner = ?1
 
 -- name: close_flows
 -- Flows that have ended take nothing in any more. What their last run began with stays, before the first row of its

@@ -53,6 +53,16 @@ select distinct r.owner from semel_ready r
 insert into semel_ready (lane, execution, name, attempt, max_attempts, crashes, concurrency_key)
 select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6 from json_each(?1)
 
+-- name: entities_among
+-- Which of these executions are entities. Rows: id.
+select x.id from json_each(?1) o cross join semel_execution x on x.id = o.value ->> 0 where x.kind = 'entity'
+
+-- name: park_lost
+-- Entities that cost workers as soon as they are looked at rest for a while. Rows: execution, error, for how long.
+update semel_flow set asleep = 1, due_at = semel_now() + o.wait, parked = o.error, parks = parks + 1
+  from (select value ->> 0 as execution, unhex(value ->> 1) as error, value ->> 2 as wait from json_each(?1)) o
+ where semel_flow.execution = o.execution
+
 -- name: lane_by_id
 -- What a lane is made of: namespace, queue, priority, task, keyed, suspect.
 select namespace, queue, priority, task, keyed, suspect from semel_lane where id = ?1
