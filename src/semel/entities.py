@@ -8,7 +8,6 @@ from semel.contract.decision import Reuse
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_key
 from semel.contract.lifecycle import Status
-from semel.contract.retention import WORKFLOW_RETENTION
 from semel.define.entity import Entity
 from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
@@ -109,9 +108,10 @@ class Ref(Generic[S]):
         settings, entity = self._app.settings, self._entity
         if self._agreed is None or self._agreed[0] is not settings:
             queue = settings.queues.get(entity.queue, QueueSettings())
-            keep = entity.retention or queue.retention or WORKFLOW_RETENTION
-            terms = Terms(entity.kind, entity.name, entity.queue, 0, Reuse.ALWAYS, CRASHES_BORNE, keep, keep)
-            self._agreed = settings, terms
+            keep = entity.kept(queue.retention)
+            self._agreed = settings, Terms(
+                entity.kind, entity.name, entity.queue, 0, Reuse.ALWAYS, CRASHES_BORNE, keep.retention, keep.window
+            )
         return self._agreed[1]
 
 

@@ -77,6 +77,27 @@ async def test_keys_and_answers_outlive_the_end(world: World, cached: int) -> No
         assert await cart.ask("add", "tea", dedup_key="tea", timeout="20s") == ["milk", "tea"]
 
 
+@pytest.mark.parametrize("retention", ["0", "1m"])
+async def test_keys_outlive_the_end_for_their_window_however_short_retention_is(world: World, retention: str) -> None:
+    app = world.app()
+    app.entity(window="6h", retention=retention)(Cart)
+    cart = app.entity(Cart, "c")
+    async with world.worker(app):
+        await cart.ask("add", "tea", dedup_key="tea", timeout="20s")
+        await cart.ask("pay", timeout="20s")
+        ended = await app.find(cart.key, kind="entity")
+        await world.advance("3h")
+        await app.clean()
+        assert await cart.ask("add", "tea", dedup_key="tea", timeout="20s") == ["tea"]
+        assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
+        assert ended is not None
+        await world.advance("9h")
+        await app.clean()
+        with pytest.raises(semel.NotFound):
+            await ended.describe()
+        assert await cart.ask("add", "tea", dedup_key="tea", timeout="20s") == ["milk", "tea"]
+
+
 async def test_what_comes_while_the_last_handler_waits_is_for_the_next_one(world: World) -> None:
     app = world.app()
     app.entity(Cart)

@@ -145,8 +145,8 @@ class Actor(Instance):
     def _unfit(self, message: Signalled, why: str) -> NonDeterminism:
         """It was looked at when it was sent: it is the code that has changed since, so the message waits."""
         return NonDeterminism(
-            f"entity {self.who.key!r}: its message {message.name!r} does not fit the code: {why.rstrip('.')}. It waits, "
-            "and so do those behind it: deploy code that takes it."
+            f"entity {self.who.key!r}: its message {message.name!r} does not fit the code: {why.rstrip('.')}. It "
+            "waits, and so do those behind it: deploy code that takes it."
         )
 
     def _undo(self, before: _Message) -> None:

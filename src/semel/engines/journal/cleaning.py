@@ -35,7 +35,10 @@ def clean() -> Script[tuple[int, int]]:
                 again.append((finished + micros(keep.window), id_))
             case Fate.FORGET:
                 forget.append((id_,))
-    for name, rows in (("strip", strip), ("forget", forget), ("forget_flows", strip + forget), ("slip", again)):
+    for name, rows in (
+        ("strip", strip), ("forget", forget), ("forget_flows", strip + forget), ("forget_seen", forget),
+        ("slip", again),
+    ):  # fmt: skip
         if rows:
             yield Each(name, rows)
     return len(slips), len(ids)

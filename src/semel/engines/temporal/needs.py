@@ -27,8 +27,8 @@ def longest(definitions: Iterable[Definition], settings: Settings, *, windows: b
 
 def _kept(one: Definition, settings: Settings, windows: bool) -> timedelta:
     queue = settings.queues.get(one.queue, QueueSettings())
-    if isinstance(one, Entity):  # its window is part of its state, and no matter of what is kept after its end
-        return one.retention or queue.retention or WORKFLOW_RETENTION
+    if isinstance(one, Entity):  # what it knew of message keys is in the workflow that has ended, and nowhere else
+        return one.kept(queue.retention).window
     default = TASK_RETENTION if one.kind == "task" else WORKFLOW_RETENTION
     keep = keeping((one.retention, one.dedup_window), (queue.retention, queue.dedup_window), (default, None))
     return max(keep.retention, keep.window) if windows else keep.retention

@@ -281,11 +281,14 @@ select x.kind, x.name, x.key, l.queue, x.generation, coalesce(x.root_id, x.id), 
 select n, token, body from semel_journal where execution = $1 order by n
 
 -- name: forget_flows
--- All that is known of flows that are past their retention. Rows: id.
+-- What happened to flows that are past their retention. Rows: id.
 with j as (delete from semel_journal where execution = any($1::text[])),
-     p as (delete from semel_published where execution = any($1)),
-     a as (delete from semel_attribute where execution = any($1))
-delete from semel_seen where execution = any($1)
+     p as (delete from semel_published where execution = any($1))
+delete from semel_attribute where execution = any($1)
+
+-- name: forget_seen
+-- The message keys of entities that are past their window. Rows: id.
+delete from semel_seen where execution = any($1::text[])
 
 -- name: mail
 -- Flows for which something has come. Rows: execution.

@@ -210,10 +210,13 @@ select x.kind, x.name, x.key, l.queue, x.generation, coalesce(x.root_id, x.id), 
 select n, token, body from semel_journal where execution = ?1 order by n
 
 -- name: forget_flows
--- All that is known of flows that are past their retention. Rows: id.
+-- What happened to flows that are past their retention. Rows: id.
 delete from semel_journal where execution in (select value ->> 0 from json_each(?1));
 delete from semel_published where execution in (select value ->> 0 from json_each(?1));
-delete from semel_attribute where execution in (select value ->> 0 from json_each(?1));
+delete from semel_attribute where execution in (select value ->> 0 from json_each(?1))
+
+-- name: forget_seen
+-- The message keys of entities that are past their window. Rows: id.
 delete from semel_seen where execution in (select value ->> 0 from json_each(?1))
 
 -- name: mail
