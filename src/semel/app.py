@@ -286,8 +286,10 @@ class App(Definitions):
         return try_replay(self.tasks, self.settings, recording.load(text))
 
     async def redrive(self, id: str) -> Handle[Any]:
-        """Run a failed, cancelled or timed-out execution again, as a new one; the old one stays in history."""
+        """Run a failed, cancelled or timed-out task or workflow again, as a new execution; the old one stays."""
         old = await (await self.get(id)).describe()
+        if old.kind == "entity":
+            raise NotRedrivable(f"{old.key!r} is an entity: its next message begins a new one, which knows its keys.")
         redriven = await self.engine.redrive(old.id, new_id())
         if redriven is None:
             raise NotRedrivable(

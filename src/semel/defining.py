@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, dataclass_transform, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, dataclass_transform, overload
 
 from semel.contract.durations import Duration
 from semel.contract.rates import Rate
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+_NO_ID: Final = object()
+"""None is what a missing id looks like, and must not be taken for none given."""
 
 
 class Decorator(Protocol):
@@ -130,14 +132,14 @@ class Definitions(ABC):
 
     @dataclass_transform(field_specifiers=(dataclasses.field, dataclasses.Field))
     def entity(
-        self, cls: type[Any] | None = None, id: str | None = None, /, *, name: str | None = None,
+        self, cls: type[Any] | None = None, id: Any = _NO_ID, /, *, name: str | None = None,
         window: Duration = "3d", max_keys: int = 10_000, queue: str = "default", retention: Duration | None = None,
     ) -> Any:  # fmt: skip
         """Make a class an entity: `@app.entity(window="3d")`; or point at one of them: `app.entity(Rewards, "c-1")`.
 
         Message keys are remembered for `window`, at most `max_keys` of them.
         """
-        if cls is not None and id is not None:
+        if cls is not None and id is not _NO_ID:
             return self._ref(self.tasks.entity(cls), id)
 
         def decorate(decorated: type[Any]) -> type[Any]:

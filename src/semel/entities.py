@@ -58,9 +58,11 @@ class Ref(Generic[S]):
         id_ = await self._app.engine.send(self._message(handler, args, kwargs, key))
         outcome = await self._app.engine.answer(id_, key, seconds)
         if outcome is None:
+            later = ": ask again with the same dedup_key"
+            if dedup_key is None:
+                later = ", but asked again it would be another one: give a dedup_key if you want to"
             raise ResultPending(
-                f"{self.key} has not answered {handler!r} within {seconds:g} s. The message stays: ask again with the "
-                "same dedup_key.",
+                f"{self.key} has not answered {handler!r} within {seconds:g} s. The message stays{later}.",
                 execution_id=id_,
             )
         if outcome.expired or outcome.status is not Status.COMPLETED:
@@ -90,8 +92,9 @@ class Ref(Generic[S]):
         error = outcome.error
         if outcome.status is not Status.FAILED or error is None:
             return failure(id, f"{self.key}.{handler}", outcome)
+        ended = "did not come to its end," if error.type == "semel.WorkerLost" else "raised"
         return TaskFailed(
-            f"{self.key}: the handler {handler!r} raised {error.type}: {error.message}. Its state is as before.",
+            f"{self.key}: the handler {handler!r} {ended} {error.type}: {error.message}. Its state is as before.",
             execution_id=id, error_type=error.type, error_message=error.message, traceback=error.traceback,
         )  # fmt: skip
 
@@ -109,8 +112,11 @@ class Ref(Generic[S]):
         if self._agreed is None or self._agreed[0] is not settings:
             queue = settings.queues.get(entity.queue, QueueSettings())
             keep = entity.kept(queue.retention)
-            self._agreed = settings, Terms(
-                entity.kind, entity.name, entity.queue, 0, Reuse.ALWAYS, CRASHES_BORNE, keep.retention, keep.window
+            self._agreed = (
+                settings,
+                Terms(
+                    entity.kind, entity.name, entity.queue, 0, Reuse.ALWAYS, CRASHES_BORNE, keep.retention, keep.window
+                ),
             )
         return self._agreed[1]
 

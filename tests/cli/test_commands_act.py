@@ -135,6 +135,27 @@ async def test_redrive_all_that_match(world: World) -> None:
     assert told.code == 2
 
 
+async def test_redrive_all_leaves_entities_alone(world: World) -> None:
+    app = world.app()
+
+    @app.entity
+    class Cart:
+        items: int = 0
+
+        @library.handler
+        async def add(self, ctx: library.EntityContext) -> None: ...
+
+    cart = app.entity(Cart, "c")
+    await cart.send("add")
+    handle = await app.find(cart.key, kind="entity")
+    assert handle is not None
+    await handle.terminate()
+    told = await at_shell("redrive", "--all", "--status", "cancelled", "--yes", "--url", world.url)
+    assert "No cancelled executions match" in told.out
+    told = await at_shell("redrive", handle.id, "--url", world.url)
+    assert (told.code, "'Cart/c' is an entity" in told.err) == (4, True)
+
+
 async def test_cancel_of_what_has_ended_is_a_conflict(world: World) -> None:
     (id,) = await failures(world, 1)
     told = await at_shell("cancel", id, "--url", world.url)

@@ -96,6 +96,8 @@ async def test_nobody_answers_in_time(world: World) -> None:
     till = app.entity(Till, "t")
     with pytest.raises(semel.ResultPending, match="ask again with the same dedup_key"):
         await till.ask("put", 5, dedup_key="k", timeout="50ms")
+    with pytest.raises(semel.ResultPending, match="asked again it would be another one: give a dedup_key"):
+        await app.entity(Till, "other").ask("put", 5, timeout="50ms")
     async with world.worker(app):
         assert await till.ask("put", 5, dedup_key="k", timeout="20s") == 5
 

@@ -67,6 +67,32 @@ async def test_in_the_middle_of_a_message(world: World, way: str) -> None:
         assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
 
 
+async def test_it_cannot_be_redriven_since_a_message_begins_it_anew(world: World) -> None:
+    app = world.app()
+    app.entity(Cart)
+    cart = app.entity(Cart, "c")
+    async with world.worker(app):
+        await cart.ask("add", "tea", dedup_key="tea", timeout="20s")
+        first = await handle_of(app, cart)
+        await first.terminate("enough")
+        assert await ended(first) is Status.CANCELLED
+        with pytest.raises(semel.NotRedrivable, match="'Cart/c' is an entity: its next message begins a new one"):
+            await app.redrive(first.id)
+        assert await cart.ask("add", "tea", dedup_key="tea", timeout="20s") == ["tea"]
+        assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
+
+
+async def test_signals_are_refused_since_nothing_would_check_them(world: World) -> None:
+    app = world.app()
+    app.entity(Cart)
+    cart = app.entity(Cart, "c")
+    async with world.worker(app):
+        await cart.ask("add", "tea", timeout="20s")
+        with pytest.raises(semel.InvalidValue, match="is an entity, which takes messages"):
+            await (await handle_of(app, cart)).signal("add", {"item": 5})
+        assert await cart.ask("add", "milk", timeout="20s") == ["tea", "milk"]
+
+
 async def test_one_that_nobody_has_run_yet(world: World) -> None:
     app = world.app()
     app.entity(Cart)
@@ -90,6 +116,9 @@ async def test_cleaning_leaves_the_living_alone_and_takes_all_of_the_dead(world:
         await world.advance("20d")
         await app.clean()
         assert await old.ask("add", "tea", dedup_key="k", timeout="20s") == ["tea"]
+        assert await world.sql("select count(*) from semel_seen where execution = '" + gone.id + "'") == [(2,)]
+        await world.advance("20d")
+        await app.clean()
         assert await world.sql("select count(*) from semel_seen where execution = '" + gone.id + "'") == [(0,)]
         assert await app.find(dead.key, kind="entity") is None
         assert await dead.ask("add", "milk", timeout="20s") == ["milk"]

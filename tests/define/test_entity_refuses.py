@@ -215,3 +215,16 @@ def test_a_required_value_of_post_init() -> None:
 def test_options(options: dict[str, Any]) -> None:
     with pytest.raises(semel.InvalidValue, match=next(iter(options))):
         Entity(with_handler(), **options)
+
+
+@pytest.mark.parametrize("id", [None, "", 7])
+def test_an_id_that_is_none(id: Any) -> None:
+    app = semel.App("sqlite:///:memory:", config=None)
+
+    @app.entity
+    class Cart:
+        @semel.handler
+        async def add(self, ctx: semel.EntityContext) -> None: ...
+
+    with pytest.raises(semel.InvalidKey, match="entity id"):
+        app.entity(Cart, id)

@@ -66,7 +66,7 @@ async def _matching(app: App, status: Status, queue: str | None, name: str | Non
     before = None
     while True:
         page = await app.list(status=status, queue=queue, name=name, limit=PAGE, before=before)
-        ids += [execution.id for execution in page]
+        ids += [execution.id for execution in page if execution.kind != "entity"]  # its next message does that
         if len(page) < PAGE:
             return ids
         before = page[-1].id

@@ -88,6 +88,8 @@ def deliver(namespace: str, row: Row) -> Script[Status | None]:
         return None
     if rows[0][0] == "task":
         raise InvalidValue(f"execution {row[0]} is a task, and a task takes no signals: send them to a workflow.")
+    if rows[0][0] == "entity":
+        raise InvalidValue(f"execution {row[0]} is an entity, which takes messages: app.entity(…).send(…).")
     reached = yield Each("deliver", [row])
     # On PostgreSQL it may have ended in the middle of that, and what came was dropped. If it is there now it stays
     # there until the end of this transaction: what comes for a flow holds its row.

@@ -115,6 +115,8 @@ async def signal(
         return None
     if seen.card.kind == "task":
         raise InvalidValue(f"execution {id} is a task, and a task takes no signals: send them to a workflow.")
+    if seen.card.kind == "entity":
+        raise InvalidValue(f"execution {id} is an entity, which takes messages: app.entity(…).send(…).")
     if not seen.live:
         return (await reader.execution(seen)).status
     request = SignalWorkflowExecutionRequest(
