@@ -63,6 +63,14 @@ def note(what: str) -> str:
     return what
 
 
+def jam() -> None:
+    """Takes the process along, twice; after that somebody has repaired it."""
+    effect()
+    ledger = os.open(os.environ["KITCHEN_LEDGER"], os.O_RDONLY)
+    if os.read(ledger, 100_000).count(b"\n") <= 2:
+        os._exit(13)
+
+
 @app.entity
 class Till:
     """Counts what it is told."""
@@ -78,4 +86,10 @@ class Till:
     async def add_with_receipt(self, ctx: semel.EntityContext, cents: int) -> int:
         await ctx.step(note, f"receipt of {cents}")
         self.total += cents
+        return self.total
+
+    @semel.handler
+    async def slam(self, ctx: semel.EntityContext) -> int:
+        self.total += 1000
+        await ctx.step(jam)
         return self.total

@@ -63,6 +63,22 @@ async def test_a_task_that_ends_its_process_is_dead_after_its_attempts_and_harms
     assert [one.attempt for one in place.ledger.effects() if one.execution == poison.id] == [1, 2]
 
 
+async def test_an_entity_keeps_its_state_and_its_messages_whatever_one_of_them_does(place: Place) -> None:
+    """fault 7: on a cluster the message is tried until it works, and those behind it wait."""
+    kitchen = place.kitchen()
+    async with kitchen.app as app:
+        till = app.entity(kitchen.Till, "t")
+        for key, name, *args in (("a", "add", 5), ("b", "slam"), ("c", "add", 7)):
+            await till.send(name, *args, dedup_key=key)
+        for attempt in (1, 2):
+            with worker(place, *LEASE) as process:
+                await effects(place, attempt)
+                assert await process.ended() == 13
+        with worker(place, *LEASE):
+            assert await till.ask("add", 7, dedup_key="c", timeout="60s") == 1012
+            assert await till.ask("slam", dedup_key="b", timeout="30s") == 1005
+
+
 async def test_a_workflow_goes_on_in_another_worker_wherever_the_first_was(place: Place) -> None:
     """Killed at moments that come by chance, from its first step to its end; recorded steps do not run again."""
     kitchen = place.kitchen()
