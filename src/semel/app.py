@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from semel.admitting import Batch, answer
 from semel.contract.decision import Admit
-from semel.contract.durations import Duration, parse_duration
+from semel.contract.durations import Duration
 from semel.contract.keys import ID_LENGTH, check_attribute, check_key, check_name
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate
@@ -38,6 +38,7 @@ from semel.flow import recording
 from semel.flow.guard import refuse_app
 from semel.flow.replaying import try_replay
 from semel.handle import Handle
+from semel.recorded import own_flows
 from semel.settings import load, read_worker
 
 if TYPE_CHECKING:
@@ -265,11 +266,11 @@ class App(Definitions):
         self, *, status: Status | str | None = None, name: str | None = None, since: Duration | None = None,
         limit: int = 1000, progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> Sequence[Replayed]:  # fmt: skip
-        """Run the code of this app against what its workflows have recorded: would they go on, or be parked?
+        """Run the code of this app against what its workflows and entities have recorded: would they go on?
 
         The newest `limit` of them, begun within `since`. Nothing is written, and no step or task runs.
         """
-        found = await _own_workflows(self, status, name, since, limit)
+        found = await own_flows(self, status, name, since, limit)
         answers = []
         for done, execution in enumerate(found, 1):
             replayed = await self.engine.replay(execution.id, self.tasks, self.settings)
@@ -382,22 +383,3 @@ class App(Definitions):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-async def _own_workflows(
-    app: App, status: Status | str | None, name: str | None, since: Duration | None, limit: int
-) -> list[Execution]:
-    """Those that this app has the code of, newest first."""
-    if limit < 1:
-        raise InvalidValue(f"limit={limit!r}: give a whole number from 1 up.")
-    oldest = None if since is None else datetime.now(UTC) - parse_duration(since, "since")
-    found: list[Execution] = []
-    before = None
-    while len(found) < limit:
-        page = await app.list(kind="workflow", status=status, name=name, before=before, limit=1000)
-        young = [e for e in page if oldest is None or e.created_at >= oldest]
-        found += [e for e in young if isinstance(app.tasks.get(e.name), Workflow)]
-        if len(young) < 1000:
-            break
-        before = page[-1].id
-    return found[:limit]

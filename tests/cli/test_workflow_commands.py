@@ -155,6 +155,9 @@ async def test_signal_cancel_and_terminate(shop: Shop) -> None:
         (2, "is not JSON", ("signal", "order-1", "approved", "yes")),
         (4, "", ("cancel", "order-1")),
         (4, "", ("terminate", "order-1")),
+        (4, "", ("cancel", "order-2")),
+        (4, "", ("terminate", "order-2")),
+        (4, "asked for nothing of the name '²'", ("reset", "order-1", "--to", "²")),
         (3, "no workflow has the id 'nothing'", ("show", "nothing")),
         (3, "See: semel workflows list", ("signal", "nothing", "x")),
         (4, "There are: charge, greet, approved, ship", ("reset", "order-1", "--to", "nothing")),
@@ -232,10 +235,13 @@ async def test_replay_tells_what_would_be_parked(shop: Shop, tmp_path: Path) -> 
         await eventually(lambda: _parked(handle))
     told = await shop.say("workflows", "list", "--parked")
     assert [word in told.out for word in ("order-1", "parked", "NonDeterminism")] == [True] * 3
+    assert "NonDeterminism: its journal says task 'charge'" in told.out, "the why, and not the name twice"
     data = (await shop.say("workflows", "list", "--parked", "--json")).data
     assert [e["key"] for e in data] == ["order-1"]
     assert (await shop.say("workflows", "list", "--parked", "--status", "failed")).code == 2
-    assert "parked      " in (await shop.say("workflows", "show", "order-1")).out
+    told = await shop.say("workflows", "show", "order-1")
+    assert "parked      NonDeterminism [SEMEL-W01]: " in told.out
+    assert ("semel workflows cancel" in told.out, "semel workflows terminate order-1" in told.out) == (False, True)
     async with app.worker():
         assert await handle.result(timeout="20s") == "1 True sent 1"
     assert "No workflow is parked" in (await shop.say("workflows", "list", "--parked")).out
@@ -246,7 +252,17 @@ async def _parked(handle: library.Handle[Any]) -> bool:
     return (await handle.describe()).error is not None
 
 
-async def test_histories_as_files(shop: Shop, tmp_path: Path) -> None:
+async def test_replay_says_what_helps(shop: Shop) -> None:
+    app = shop.code("before_files")
+    async with app.worker():
+        await shop.start(app, "1")
+    shop.code("with_files", change="open('/etc/hostname')")
+    told = await at_shell("replay", shop.target)
+    assert (told.code, "belongs in a task" in told.out, "ctx.patched" in told.out) == (7, True, False)
+    await shop.close()
+
+
+async def test_histories_as_files(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = shop.code("first")
     async with app.worker():
         await shop.start(app, "1")
@@ -261,8 +277,11 @@ async def test_histories_as_files(shop: Shop, tmp_path: Path) -> None:
     for target, code in ((first, 0), (shop.target, 7)):
         assert (await at_shell("replay", target, "--file", str(file), "--file", str(file))).code == code
         assert (await at_shell("workflows", "import", str(file), "--replay", target)).code == code
+    told = await shop.say("workflows", "export", "order-1", "--output", str(file))
+    assert "--url" not in told.out, "replay has no such option"
+    monkeypatch.setenv("SEMEL_URL", "sqlite:///another.db")
     told = await at_shell("workflows", "import", str(file))
-    assert (told.code, "asked task" in told.out) == (0, True)
+    assert (told.code, "asked task" in told.out, "--url" in told.out) == (0, True, False)
     assert (await at_shell("workflows", "import", str(file), "--json")).data["events"][0]["what"] == "began"
     file.write_text(file.read_text().replace('"version": 1,\n "workflow"', '"version": 7,\n "workflow"'))
     told = await at_shell("replay", first, "--file", str(file))

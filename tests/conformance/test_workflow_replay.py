@@ -214,3 +214,19 @@ async def test_a_parked_one_would_go_on_with_code_that_replays(world: World) -> 
     error = (await handle.describe()).error
     assert error is not None
     assert bad.found in error.message
+
+
+async def test_the_time_it_has_is_for_all_runs_together(world: World) -> None:
+    app = world.app()
+
+    @app.workflow(timeout="1h")
+    async def rounds(ctx: semel.Context, left: int) -> None:
+        await ctx.sleep(0.01)
+        if left:
+            ctx.continue_as_new(left - 1)
+
+    async with world.worker(app):
+        handle = await app.start_workflow(rounds, 2, workflow_id="r")
+        assert await ended(handle) == "completed"
+    assert app.replay_history(await handle.export()).ok
+    assert [one.ok for one in await app.replay()] == [True]

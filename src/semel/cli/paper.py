@@ -15,11 +15,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from semel import Execution, Status
+from semel import ErrorInfo, Execution, Status
 from semel.settings import Settings, load
 
 PIPED_WIDTH = 200
 """Where no one looks, lines are not folded to the width of a screen."""
+
+_BY_APP = ("worker", "replay")
+"""Commands that take the database from an app, and have no options for it."""
 
 STYLES = {
     Status.PENDING: "cyan",
@@ -73,7 +76,7 @@ class Paper:
     def next(self, verb: str, *arguments: str) -> None:
         """What one may want to do now, on the same database."""
         words = ["semel", verb, *(shlex.quote(argument) for argument in arguments)]
-        self.line(f"  next: {' '.join(words)}{'' if verb == 'worker' else self._place()}", "dim")
+        self.line(f"  next: {' '.join(words)}{'' if verb in _BY_APP else self._place()}", "dim")
 
     def _place(self) -> str:
         """The options that lead to the same database, where the defaults do not. Never a password."""
@@ -152,6 +155,12 @@ def brief(text: str, most: int) -> str:
     """The beginning of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def spoken(error: ErrorInfo) -> str:
+    """An error in one sentence; Semel's own begin with their name already."""
+    name = error.type.rpartition(".")[2]
+    return error.message if error.message.startswith(f"{name} [") else f"{error.type}: {error.message}"
 
 
 def spelled(span: timedelta) -> str:

@@ -1,4 +1,4 @@
-"""`semel replay`: would the workflows that there are go on with this code?"""
+"""`semel replay`: would the workflows and entities that there are go on with this code?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def replay(
     target: Target,
     since: Annotated[str | None, typer.Option(help="Only those that were begun within, such as 2d.")] = None,
     status: Annotated[Status | None, typer.Option("--status", help="Only those that stand so.")] = None,
-    name: Annotated[str | None, typer.Option("--name", help="Only those of this workflow function.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Only those of this function or class.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest.")] = 1000,
     file: Annotated[
         list[Path] | None, typer.Option(help="Exported histories instead of the database; may be given again.")
@@ -32,7 +32,8 @@ def replay(
 ) -> None:
     """Try recorded histories against this code: semel replay shop:app --since 2d
 
-    Nothing is written, and no step or task runs. Exits with 7 if a workflow would be parked.
+    Of workflows, and of entities: their state, and a message that is under way. Nothing is written, and no step or task
+    runs. Exits with 7 if one would be parked.
     """
 
     def work() -> Exit:
@@ -77,8 +78,8 @@ def report(paper: Paper, found: Sequence[Replayed]) -> Exit:
         return Exit.DIFFERS if bad else Exit.OK
     for one in bad:
         paper.line(f"{one.key} ({one.name}, {one.id}) would be parked:", "bold red")
-        if one.expected or one.found:
-            paper.line(f"  journal  {one.expected or '-'}")
+        if one.expected:
+            paper.line(f"  journal  {one.expected}")
             paper.line(f"  code     {one.found or '-'}{f'  at {one.where}' if one.where else ''}")
         else:
             paper.line(f"  {one.error}")
@@ -86,7 +87,8 @@ def report(paper: Paper, found: Sequence[Replayed]) -> Exit:
         paper.line("There is no history to replay.")
     elif bad:
         paper.line(f"{len(bad)} of {_counted(found)} would be parked.", "red")
-        paper.line("  Put the change behind ctx.patched('…'), or keep the old code as another version.", "dim")
+        if any(one.expected for one in bad):
+            paper.line("  Put the change behind ctx.patched('…'), or keep the old code as another version.", "dim")
     else:
         paper.line(f"{_counted(found)} replayed: this code goes on with all of it.", "green")
     return Exit.DIFFERS if bad else Exit.OK

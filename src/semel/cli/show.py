@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from semel import App, Execution, Handle, Status
-from semel.cli.paper import Paper, as_data, spelled, when
+from semel.cli.paper import Paper, as_data, spelled, spoken, when
 from semel.cli.verb import database_verb
+from semel.cli.workflows.listing import is_parked
 
 _RELEASED = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
 
@@ -35,17 +36,20 @@ async def show(
     paper.line(f"{'input':<12}{'past its retention' if stored is None else _brief(given)}")
     if execution.status is Status.COMPLETED:
         paper.line(f"{'result':<12}{'past its retention' if execution.expired else _brief(result)}")
+    parked = execution.kind != "task" and is_parked(execution)
     if execution.error is not None:
-        label = "parked" if execution.kind != "task" and execution.status.live else "error"
-        paper.line(f"{label:<12}{execution.error.type}: {execution.error.message}", "red")
+        label = "parked" if parked else "error"
+        paper.line(f"{label:<12}{spoken(execution.error)}", "red")
         if execution.error.traceback:
             paper.line(execution.error.traceback.rstrip(), "dim")
-    if execution.kind == "workflow":
+    if execution.kind != "task":
         paper.next("workflows", "show", execution.key or execution.id)
     if execution.key is not None:
         paper.next("explain", execution.key)
     if execution.status in _RELEASED:
         paper.next("redrive", execution.id)
+    elif parked:
+        paper.next("workflows", "terminate", execution.key or execution.id)
     elif execution.status.live:
         paper.next("cancel", execution.id)
 

@@ -83,7 +83,7 @@ class Outcome(Struct, frozen=True):
 
 
 class Past(Struct, frozen=True):
-    """All that a workflow can be run again from: who it is, how its run began, and what was written since."""
+    """All that a flow can be run again from: who it is, how its run began, and what was written since."""
 
     id: str
     name: str
@@ -102,6 +102,7 @@ class Past(Struct, frozen=True):
     """The number of the last commit before this run; those up to it are gone."""
     commits: tuple[bytes, ...] = ()
     kind: str = "workflow"
+    """Or entity: its snapshot is its state, and the commits are those since it last rested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +273,13 @@ class Engine(Protocol):
         """The search attributes of a workflow."""
 
     async def past(self, id: str) -> Past | None:
-        """What happened to a workflow since it last continued as new. None: no such execution."""
+        """What happened to a workflow since it last continued as new, or to an entity since it last rested.
+
+        None: no such execution. NotFound: the engine has no journal of it.
+        """
 
     async def replay(self, id: str, registry: Registry, settings: Settings) -> Replayed | None:
-        """Would this code go on with what a workflow has recorded? Nothing is written, and no step or task runs.
+        """Would this code go on with what a flow has recorded? Nothing is written, and no step or task runs.
 
         None: no such execution, or its input is gone.
         """

@@ -9,7 +9,7 @@ from typing import Any
 
 from semel.codec import decode_plain
 from semel.contract.times import from_micros
-from semel.flow import entries, recording
+from semel.flow import entries, recording, snapshot
 from semel.flow.commands import key_in
 from semel.flow.entries import Asked, Began, Dropped, Entry, Fired, Resolved, Signalled, Stopped, Turned, stored
 
@@ -58,7 +58,11 @@ def tell_history(rows: Iterable[bytes], first: int = 1) -> list[Event]:
 def read_history(text: str) -> tuple[dict[str, Any], list[Event]]:
     """An exported history: whose it is, and its events. InvalidValue: it is none."""
     past = recording.load(text)
-    head = {"key": past.key, "id": past.id, "workflow": past.name, "input": decode_plain(past.input)}
+    head = {"key": past.key, "id": past.id, past.kind: past.name}
+    if past.kind == "entity":
+        head["state"] = decode_plain(None if past.snapshot is None else snapshot.load(past.snapshot).input)
+    else:
+        head["input"] = decode_plain(past.input)
     return head, tell_history(past.commits, past.base + 1)
 
 

@@ -1,4 +1,4 @@
-"""The history of a workflow as a file: readable JSON that can be replayed anywhere, without a database."""
+"""The history of a workflow or an entity as a file: readable JSON that can be replayed anywhere, without a database."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ class _File(Struct, kw_only=True):
     format: str = FORMAT
     version: int = VERSION
     workflow: str
+    kind: str = "workflow"
     key: str
     id: str
     namespace: str
@@ -71,9 +72,9 @@ class _File(Struct, kw_only=True):
 def dump(past: Past) -> str:
     """A history as text."""
     if past.input is None:
-        raise InvalidValue(f"workflow {past.key!r} ({past.id}) is past its retention: its input is gone.")
+        raise InvalidValue(f"{past.kind} {past.key!r} ({past.id}) is past its retention: its input is gone.")
     file = _File(
-        workflow=past.name, key=past.key, id=past.id, namespace=past.namespace, queue=past.queue,
+        workflow=past.name, kind=past.kind, key=past.key, id=past.id, namespace=past.namespace, queue=past.queue,
         generation=past.generation, seed=past.seed, parent=past.parent, input=Raw(past.input), base=past.base,
         snapshot=None if past.snapshot is None else _named(past.snapshot),
         commits=[[_opened(entry) for entry in entries.load(body)] for body in past.commits],
@@ -103,6 +104,7 @@ def _past(file: _File) -> Past:
         file.id, file.workflow, file.key, file.namespace, file.queue, file.generation, file.seed, file.parent,
         bytes(file.input), None if file.snapshot is None else _stored(file.snapshot), file.base,
         tuple(entries.dump([_closed(entry) for entry in commit]) for commit in file.commits),
+        file.kind,
     )  # fmt: skip
 
 

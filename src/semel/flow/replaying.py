@@ -1,13 +1,17 @@
-"""Would this code go on with that history? Runs workflow code against a journal; nothing is written or performed."""
+"""Would this code go on with that history? Runs code against a journal; nothing is written or performed."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from semel.define.registry import Registry
 from semel.engine.protocol import Past, Replayed
 from semel.errors import Forbidden, InvalidValue, NonDeterminism, SemelError
 from semel.flow import entries, snapshot
-from semel.flow.entries import Began
+from semel.flow.actor import Actor
+from semel.flow.entries import Began, Entry
 from semel.flow.instance import Instance
+from semel.flow.seen import Seen
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Identity
 from semel.settings import Settings
@@ -16,20 +20,29 @@ from semel.settings import Settings
 def replay(registry: Registry, settings: Settings, past: Past) -> None:
     """Do again what a history says. NonDeterminism, Forbidden, NotFound and their kin: it would be parked."""
     if past.input is None:
-        raise InvalidValue(f"workflow {past.key!r} ({past.id}) is past its retention: its input is gone.")
+        raise InvalidValue(f"{past.kind} {past.key!r} ({past.id}) is past its retention: its input is gone.")
     history = [entry for body in past.commits for entry in entries.load(body)]
-    first = history[0] if history else None
-    workflow = registry.workflow(past.name, first.version if isinstance(first, Began) else None)
     who = Identity(
         past.id, past.key, past.name, past.namespace, past.queue, past.generation, past.input, past.parent, past.seed
     )
     start = Snapshot(past.input) if past.snapshot is None else snapshot.load(past.snapshot)
-    instance = Instance(workflow, who, settings, start)
+    instance = _instance(registry, settings, who, start, past.kind, history)
     try:
         instance.replay(history)
-        instance.turn(0)  # what comes next is not performed; it shows whether the last line was allowed
+        instance.turn(start.active)  # what comes next is not performed; it shows whether the last line was allowed
     finally:
         instance.close()
+
+
+def _instance(
+    registry: Registry, settings: Settings, who: Identity, start: Snapshot, kind: str, history: Sequence[Entry]
+) -> Instance:
+    if kind == "entity":
+        entity = registry.entity(who.name)
+        return Actor(entity, who, settings, start, Seen(entity.fresh_window(), ()))
+    first = history[0] if history else None
+    version = first.version if isinstance(first, Began) else None
+    return Instance(registry.workflow(who.name, version), who, settings, start)
 
 
 def try_replay(registry: Registry, settings: Settings, past: Past) -> Replayed:

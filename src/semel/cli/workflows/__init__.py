@@ -1,4 +1,4 @@
-"""`semel workflows`: look at workflows and act on them, by key or by execution id."""
+"""`semel workflows`: look at workflows and entities and act on them, by key or by execution id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semel.cli.workflows.timeline import show
 
 workflows = typer.Typer(
     name="workflows",
-    help="Look at workflows and act on them, by key or by execution id.",
+    help="Look at workflows and entities and act on them, by key or by execution id.",
     epilog=EPILOG,
     no_args_is_help=True,
 )

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from semel import App, InvalidValue, Status
+from semel import App, Execution, InvalidValue, Status
 from semel.cli.exits import Exit
 from semel.cli.paper import Paper
 from semel.cli.verb import database_verb
-from semel.cli.workflows.finding import Which, workflow_of
+from semel.cli.workflows.finding import Which, WhichOne, flow_of, workflow_of
+from semel.cli.workflows.listing import is_parked
 
 
 @database_verb()
@@ -45,37 +46,41 @@ def _json(text: str | None) -> Any:
 
 
 @database_verb()
-async def cancel(app: App, paper: Paper, which: Which) -> Exit:
-    """Ask a workflow to stop; its code may clean up first."""
-    handle, _ = await workflow_of(app, which)
-    return _ended(paper, handle.id, handle.key, await handle.cancel())
+async def cancel(app: App, paper: Paper, which: WhichOne) -> Exit:
+    """Ask a workflow or an entity to stop; its code may clean up first."""
+    handle, before = await flow_of(app, which)
+    return _ended(paper, before, before.status if before.status.terminal else await handle.cancel())
 
 
 @database_verb()
 async def terminate(
     app: App,
     paper: Paper,
-    which: Which,
+    which: WhichOne,
     why: Annotated[str, typer.Option(help="Kept with it, for those who wonder.")] = "terminated",
 ) -> Exit:
-    """End a workflow at once; its code hears nothing of it."""
-    handle, execution = await workflow_of(app, which)
-    if execution.status.terminal:
-        return _ended(paper, handle.id, handle.key, execution.status)
-    return _ended(paper, handle.id, handle.key, await handle.terminate(why))
+    """End a workflow or an entity at once; its code hears nothing of it."""
+    handle, before = await flow_of(app, which)
+    return _ended(paper, before, before.status if before.status.terminal else await handle.terminate(why))
 
 
-def _ended(paper: Paper, id: str, key: str | None, status: Status) -> Exit:
-    had_ended = status.terminal and status is not Status.CANCELLED
+def _ended(paper: Paper, before: Execution, status: Status) -> Exit:
+    id, key = before.id, before.key
+    had_ended = before.status.terminal or (status.terminal and status is not Status.CANCELLED)
     if paper.as_json:
-        paper.data({"id": id, "key": key, "status": status, "cancelled": not had_ended})
+        cancelled = not had_ended or status is Status.CANCELLED
+        paper.data({"id": id, "key": key, "status": status, "cancelled": cancelled})
     elif had_ended:
         paper.line(f"{key} had ended before: {status}.")
     elif status is Status.CANCELLED:
         paper.line(f"{key} is cancelled.")
     else:
         paper.line(f"{key} is asked to stop.")
-        paper.next("workflows", "show", key or id)
+        if is_parked(before):
+            paper.line("It is parked: it hears of that once there is code that can go on. To end it now:")
+            paper.next("workflows", "terminate", key or id)
+        else:
+            paper.next("workflows", "show", key or id)
     return Exit.CONFLICT if had_ended else Exit.OK
 
 

@@ -14,8 +14,8 @@ from semel.cli.loading import load_app
 from semel.cli.paper import Paper, note, plain
 from semel.cli.replay import read, report
 from semel.cli.verb import Debug, Json, database_verb
-from semel.cli.workflows.finding import Which, workflow_of
-from semel.cli.workflows.timeline import timeline
+from semel.cli.workflows.finding import WhichOne, flow_of
+from semel.cli.workflows.timeline import NOTHING, timeline
 from semel.flow.history import read_history
 from semel.settings import Settings
 
@@ -24,14 +24,14 @@ from semel.settings import Settings
 async def export(
     app: App,
     paper: Paper,
-    which: Which,
+    which: WhichOne,
     output: Annotated[Path | None, typer.Option(help="Write it here instead of on stdout.")] = None,
 ) -> None:
-    """Write the history of a workflow as JSON, to be replayed against other code.
+    """Write the history of a workflow or an entity as JSON, to be replayed against other code.
 
-    It holds the input and every result: look at it before you give it away.
+    It holds the input or the state, and every result: look at it before you give it away.
     """
-    handle, _ = await workflow_of(app, which)
+    handle, _ = await flow_of(app, which)
     text = await handle.export()
     if output is None:
         typer.echo(text, nl=False)
@@ -70,7 +70,7 @@ def import_(
         for label, value in head.items():
             paper.line(f"{label:<12}{value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
         paper.line()
-        timeline(paper, events)
+        timeline(paper, events, NOTHING["entity" if "entity" in head else "workflow"])
         paper.next("replay", "module:app", "--file", str(file))
         return Exit.OK
 

@@ -1,4 +1,4 @@
-"""`semel workflows show`: what happened to a workflow, in order, and what it waits for."""
+"""`semel workflows show`: what happened to a workflow or an entity, in order, and what it waits for."""
 
 from __future__ import annotations
 
@@ -10,39 +10,69 @@ from typing import Any
 from rich.text import Text
 
 from semel import App, Event, Execution, Handle, NotFound, Status
-from semel.cli.paper import Paper, ago, as_data, brief, elapsed, plain, when
+from semel.cli.paper import Paper, ago, as_data, brief, elapsed, plain, spoken, when
 from semel.cli.verb import database_verb
 from semel.cli.workflows.commands import Asked, commands_of
-from semel.cli.workflows.finding import Which, workflow_of
+from semel.cli.workflows.finding import WhichOne, flow_of
 from semel.cli.workflows.listing import is_parked
+from semel.flow import snapshot
 
 _RELEASED = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
 WIDEST = 70
+NOTHING = {"workflow": "Nothing has happened yet.", "entity": "Nothing is under way."}
+_GIVEN = {"workflow": "input", "entity": "state"}
+_GONE = {"workflow": "past its retention", "entity": ""}
 
 
 @database_verb()
-async def show(app: App, paper: Paper, which: Which) -> None:
-    """Show a workflow: what happened, in order, what it waits for, and why it cannot go on if so."""
-    handle, execution = await workflow_of(app, which)
-    events = await handle.history()
+async def show(app: App, paper: Paper, which: WhichOne) -> None:
+    """Show a workflow or an entity: what happened, in order, what it waits for, and why it cannot go on if so.
+
+    Of an entity its state is shown, and the message that is under way.
+    """
+    handle, execution = await flow_of(app, which)
+    events, unknown = await _events(handle, execution)
     waits = [command for command in commands_of(events, execution) if command.open]
-    stored = await app.engine.input_of(execution.id)
-    given = None if stored is None else json.loads(stored)
+    given = await _given(app, execution)
     result = await handle.result() if execution.status is Status.COMPLETED and not execution.expired else None
     attributes = await handle.attributes()
     if paper.as_json:
         paper.data(
             {
-                **as_data(execution), "parked": is_parked(execution), "input": given, "result": result,
+                **as_data(execution), "parked": is_parked(execution), _GIVEN[execution.kind]: given, "result": result,
                 "attributes": attributes, "events": [plain(event) for event in events],
                 "open": [command.as_data() for command in waits],
             }
         )  # fmt: skip
         return
     _head(paper, execution, given, attributes)
-    timeline(paper, events)
+    if unknown:
+        paper.line(unknown)
+    else:
+        timeline(paper, events, NOTHING[execution.kind])
     await _waiting(app, paper, waits)
     _end(paper, execution, events, result)
+
+
+async def _events(handle: Handle[Any], execution: Execution) -> tuple[Sequence[Event], str]:
+    """What happened, or why that is not known here: a cluster has no journal of an entity."""
+    try:
+        return await handle.history(), ""
+    except NotFound as error:
+        if execution.kind == "workflow":
+            raise
+        return (), error.message
+
+
+async def _given(app: App, execution: Execution) -> Any:
+    """What a workflow was given, and what an entity was when it last rested."""
+    if execution.kind == "workflow":
+        stored = await app.engine.input_of(execution.id)
+    else:
+        there, data = await app.engine.state_of(execution.key or "")
+        stored = snapshot.load(data).input if data is not None and execution.status.live else None
+        stored = b"{}" if there and data is None else stored
+    return None if stored is None else json.loads(stored)
 
 
 def _head(paper: Paper, e: Execution, given: Any, attributes: dict[str, str]) -> None:
@@ -50,7 +80,7 @@ def _head(paper: Paper, e: Execution, given: Any, attributes: dict[str, str]) ->
     for label, value in (
         ("key", e.key or ""),
         ("id", e.id),
-        ("workflow", e.name),
+        (e.kind, e.name),
         ("status", status),
         ("queue", e.queue),
         ("begun", when(e.created_at)),
@@ -59,17 +89,17 @@ def _head(paper: Paper, e: Execution, given: Any, attributes: dict[str, str]) ->
         ("worker", e.worker or ""),
         ("followed", e.previous_id or ""),
         ("attributes", ", ".join(f"{name}={value}" for name, value in attributes.items())),
-        ("input", "past its retention" if given is None else brief(json.dumps(given, ensure_ascii=False), 200)),
+        (_GIVEN[e.kind], _GONE[e.kind] if given is None else brief(json.dumps(given, ensure_ascii=False), 200)),
     ):
         if value:
             paper.line(f"{label:<12}{value}")
     paper.line()
 
 
-def timeline(paper: Paper, events: Sequence[Event]) -> None:
+def timeline(paper: Paper, events: Sequence[Event], nothing: str) -> None:
     """A line for each thing that happened."""
     if not events:
-        paper.line("Nothing has happened yet.")
+        paper.line(nothing)
         return
     first = events[0].at
     paper.table(("Row", "Time", "After", "#", "What", "Name", "Result"), [_row(event, first) for event in events])
@@ -132,12 +162,16 @@ def _end(paper: Paper, execution: Execution, events: Sequence[Event], result: An
         paper.line(f"{'result':<12}{told}", "green")
     if execution.error is not None:
         label = "parked" if is_parked(execution) else "error"
-        paper.line(f"{label:<12}{execution.error.type}: {execution.error.message}", "red")
+        paper.line(f"{label:<12}{spoken(execution.error)}", "red")
     key = execution.key or execution.id
     if execution.status in _RELEASED:
         failed = [event for event in events if event.what == "resolved" and event.status in _RELEASED]
         if failed:
             paper.next("workflows", "reset", key, "--to", failed[-1].name or str(failed[-1].command))
-        paper.next("redrive", execution.id)
+        if execution.kind == "workflow":
+            paper.next("redrive", execution.id)
+    elif is_parked(execution):
+        paper.line("It goes on by itself once there is code that can. To give it up:", "dim")
+        paper.next("workflows", "terminate", key)
     elif execution.status.live:
         paper.next("workflows", "cancel", key)

@@ -42,6 +42,8 @@ from semel.settings import QueueSettings, Settings
 log = logging.getLogger("semel.journal")
 POLL = (1.0, 10.0)
 """Seconds between two looks at an execution that somebody waits for, should no news come: at first, and at most."""
+MOST_PARKED = 10
+"""So many are told by their names."""
 
 
 class JournalEngine:
@@ -310,6 +312,7 @@ class JournalEngine:
         findings.append(Finding(not late, "leases", f"run out: {', '.join(late)}" if late else "all current"))
         failed = len(await self.executions(Filter(status=Status.FAILED, limit=1000)))
         findings.append(Finding(True, "failed executions", f"{failed if failed < 1000 else 'over 1000'}"))
+        findings.append(_parked(await self._store.run(reading.parked, self._namespace, MOST_PARKED + 1)))
         return findings
 
     async def close(self) -> None:
@@ -327,3 +330,11 @@ class JournalEngine:
         """Tables checked and listening."""
         await self.open()
         await self._listen()
+
+
+def _parked(found: Sequence[tuple[str, str, str]]) -> Finding:
+    if not found:
+        return Finding(True, "parked", "no workflow and no entity")
+    shown = ", ".join(f"{kind} {key} ({name})" for kind, name, key in found[:MOST_PARKED])
+    more = " and more" if len(found) > MOST_PARKED else ""
+    return Finding(False, "parked", f"{shown}{more}: their code cannot go on. See semel workflows list --parked")

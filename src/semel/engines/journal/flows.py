@@ -282,7 +282,7 @@ class Flows:
 
     async def _park(self, claim: Claim, error: BaseException, parks: int) -> None:
         wait = min(PARKED_MOST, PARKED_FIRST * 2.0 ** min(parks, 10))
-        log.error("workflow %r is parked: %s", claim.key, error)
+        log.error("%s %r is parked: %s", claim.kind, claim.key, error)
         info = ErrorInfo(type(error).__name__, str(error)) if isinstance(error, NonDeterminism) else describe(error)
         await persistently(
             self._worker.store.run, park, self._worker.id, claim.lane, claim.seq, claim.execution, dump_error(info),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -137,6 +138,13 @@ def attributes(namespace: str, id_: str) -> Script[dict[str, str]]:
     """The search attributes of a workflow."""
     rows = yield Ask("attributes", (namespace, id_))
     return dict(map(tuple, rows))
+
+
+@procedure(Line.READ, atomic=True)
+def parked(namespace: str, most: int) -> Script[Sequence[tuple[str, str, str]]]:
+    """Flows whose code cannot go on: kind, name and key."""
+    rows = yield Ask("parked", (namespace, most))
+    return [(kind, name, key) for kind, name, key in rows]
 
 
 @procedure(Line.READ)

@@ -57,7 +57,6 @@ from semel.engines.temporal.tally import counted
 from semel.engines.temporal.worker import TemporalWorker
 from semel.engines.temporal.writing import Mail
 from semel.errors import MigrationNeeded
-from semel.flow.replaying import try_replay
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.temporal")
@@ -314,13 +313,7 @@ class TemporalEngine:
         return None if seen is None else await resetting.past(client, self._reader, seen)
 
     async def replay(self, id: str, registry: Registry, settings: Settings) -> Replayed | None:
-        """See Engine. Once with the journal in its history, which tells lines; once with all that Temporal compares."""
-        past = await self.past(id)
-        if past is None or past.input is None:
-            return None
-        replayed = try_replay(registry, settings, past)
-        if not replayed.ok:
-            return replayed
+        """See Engine."""
         return await replaying.try_replay(await self.open(), self._reader, id, registry, settings)
 
     async def reset(self, id: str, new_id: str, commit: int) -> str:

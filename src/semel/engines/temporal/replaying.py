@@ -12,9 +12,11 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 
+from semel.define.entity import Entity
 from semel.define.registry import Registry
 from semel.define.workflow import Workflow
 from semel.engine.protocol import Replayed
+from semel.engines.temporal import resetting
 from semel.engines.temporal.classes import class_of
 from semel.engines.temporal.deeds import Deed, Witness, recorded
 from semel.engines.temporal.hosting import FlowHost
@@ -22,6 +24,7 @@ from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import uncover
 from semel.engines.temporal.reading import Reader, Seen
 from semel.engines.temporal.sandboxing import runner
+from semel.flow import replaying
 from semel.settings import Settings
 
 SHOWN = 120
@@ -77,12 +80,21 @@ def _told(one: Replayed, history: WorkflowHistory, witness: Witness, failure: Ex
 async def try_replay(
     client: Client, reader: Reader, id: str, registry: Registry, settings: Settings
 ) -> Replayed | None:
-    """The same for what an execution has recorded. None: there is no such execution, or no code for it."""
+    """The same for what an execution has recorded. None: there is no such execution, or no code for it.
+
+    Once with the journal in its history, which tells lines, or with its state; once with all that Temporal compares.
+    """
     seen = await reader.find(id)
-    if seen is None or not isinstance(registry.get(seen.card.name), Workflow):
+    if seen is None or not isinstance(registry.get(seen.card.name), Workflow | Entity):
         return None
+    past = await resetting.past(client, reader, seen, whole=False)
+    if past.input is None:
+        return None
+    replayed = replaying.try_replay(registry, settings, past)
+    if not replayed.ok:
+        return replayed
     again = await replay(await history_of(client, seen), registry, settings, client.namespace)
-    return again.told
+    return replace(again.told, key=past.key)
 
 
 async def history_of(client: Client, seen: Seen) -> WorkflowHistory:

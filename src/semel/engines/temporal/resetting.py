@@ -11,7 +11,7 @@ from msgspec import Raw
 from temporalio.client import Client
 
 from semel.engine.protocol import Past
-from semel.engines.temporal import chronicle, inheriting
+from semel.engines.temporal import chronicle, inheriting, resting
 from semel.engines.temporal.card import PUBLISHED, RESET, Card
 from semel.engines.temporal.chronicle import Chronicle
 from semel.engines.temporal.inheriting import Carried, Heir, Inheritance
@@ -24,8 +24,12 @@ from semel.flow.fork import fork
 _HEIR: Final = uuid.UUID("5e3e1a51-0000-5000-8000-68656972734c")
 
 
-async def past(client: Client, reader: Reader, seen: Seen) -> Past:
-    """What happened to a workflow since it last continued as new, as its history says: no code is needed for it."""
+async def past(client: Client, reader: Reader, seen: Seen, *, whole: bool = True) -> Past:
+    """What happened to a workflow since it last continued as new, as its history says: no code is needed for it.
+
+    Of an entity there is its state, and no journal of a message that is under way: NotFound, if the `whole` of it is
+    wanted.
+    """
     card = seen.card
     if card.foreign:
         raise NotFound(
@@ -33,6 +37,17 @@ async def past(client: Client, reader: Reader, seen: Seen) -> Past:
             f"See: temporal workflow show -w {card.key}"
         )
     execution = seen.info.execution
+    if card.kind == "entity":
+        state, rests = await resting.last_in(reader, execution.workflow_id, execution.run_id)
+        if whole and seen.live and not rests:
+            raise NotFound(
+                f"entity {card.key!r} is in the middle of a message, and the journal of that is Temporal's own. Look "
+                f"again when it rests, use semel replay, or: temporal workflow show -w {execution.workflow_id}"
+            )
+        return Past(
+            seen.id, card.name, card.key or execution.workflow_id, client.namespace, seen.info.task_queue,
+            card.generation, seen.id, card.parent, b"{}", state, kind="entity",
+        )  # fmt: skip
     told = await chronicle.read(reader, execution.workflow_id, execution.run_id)
     return Past(
         seen.id, card.name, card.key or execution.workflow_id, client.namespace, seen.info.task_queue, card.generation,

@@ -115,6 +115,18 @@ async def state_in(reader: Reader, id: str) -> tuple[bool, bytes | None]:
     return True, None if carried is None else stored(carried.start)
 
 
+async def last_in(reader: Reader, id: str, run: str) -> tuple[bytes | None, bool]:
+    """What an entity was when it last rested in a run, and does it rest now? If not, a message is under way."""
+    state, resting = None, True
+    async for event in reader.events(id, run):
+        if event.HasField("workflow_execution_started_event_attributes"):
+            carried = await beginning_in(reader, event)
+            state = None if carried is None else stored(carried.start)
+        elif (rest := await rest_in(reader, event)) is not None:
+            state, resting = stored(rest.state) or state, rest.rests
+    return state, resting
+
+
 async def keys_in(reader: Reader, id: str, run: str) -> tuple[Carried, bool]:
     """The keys that a run knew when it came to its end, from its history; and are those of earlier runs among them?"""
     shelf, whole = Shelf(), False

@@ -201,9 +201,15 @@ select x.kind, x.status, f.execution is not null,
 
 -- name: past
 -- Who a flow is, and what its run began with: (namespace, id). The last two are empty once it has ended.
-select x.kind, x.name, x.key, l.queue, x.generation, coalesce(x.root_id, x.id), x.parent_id, x.input, f.base, f.snapshot
+select x.kind, x.name, x.key, l.queue, x.generation, coalesce(x.root_id, x.id), x.parent_id, x.input, f.base,
+       f.snapshot
   from semel_execution x join semel_lane l on l.id = x.lane left join semel_flow f on f.execution = x.id
  where x.namespace = ?1 and x.id = ?2
+
+-- name: parked
+-- Flows whose code cannot go on, oldest first: (namespace, limit).
+select x.kind, x.name, coalesce(x.key, x.id) from semel_flow f join semel_execution x on x.id = f.execution
+ where f.parked is not null and x.namespace = ?1 order by x.id limit ?2
 
 -- name: journal_of
 -- The journal of an execution, in order: (id). A row with token 0 is no row, see close_flows.
