@@ -253,6 +253,8 @@ async def test_only_the_run_that_goes_on_can_be_gone_back_in(world: World) -> No
             (1, "no command 1"),
             (99, "no command 99"),
             ("nothing", "There are: round, last"),
+            ("²", "nothing of the name '²'"),
+            ("row:²", "nothing of the name 'row:²'"),
         ):
             with pytest.raises(semel.NotResettable, match=text):
                 await old.reset(to)

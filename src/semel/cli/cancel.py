@@ -18,14 +18,15 @@ async def cancel(
 ) -> Exit:
     """Cancel an execution."""
     handle = await app.get(id)
-    status = await handle.cancel()
-    had_ended = status.terminal and status is not Status.CANCELLED
+    before = await handle.status()
+    status = before if before.terminal else await handle.cancel()
+    had_ended = before.terminal or (status.terminal and status is not Status.CANCELLED)
     if paper.as_json:
-        paper.data({"id": handle.id, "status": status, "cancelled": not had_ended})
-    elif status is Status.CANCELLED:
-        paper.line(f"{handle.id} is cancelled.")
+        paper.data({"id": handle.id, "status": status, "cancelled": not had_ended or status is Status.CANCELLED})
     elif had_ended:
         paper.line(f"{handle.id} had ended before: {status}.")
+    elif status is Status.CANCELLED:
+        paper.line(f"{handle.id} is cancelled.")
     else:
         paper.line(f"{handle.id} is {status}: it has been asked to stop.")
         paper.next("show", handle.id)

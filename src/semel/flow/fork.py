@@ -74,10 +74,10 @@ def _after(made: Fork, now: int, entry: Entry) -> None:
 def commit_before(past: Past, to: int | str) -> int:
     """The last commit before the answer to a command: by its number, by its name (the last one), or as "row:7"."""
     text = str(to)
-    if text.startswith("row:") and text[4:].isdigit():
+    if text.startswith("row:") and text[4:].isdecimal():
         return int(text[4:])
     asked = {entry.command: entry for _, _, entry in _all(past) if isinstance(entry, Asked)}
-    if text.isdigit():
+    if text.isdecimal():
         number = int(text)
         if number not in asked:
             raise NotResettable(f"workflow {past.key!r} has no command {number}{_which(past, asked)}.")
