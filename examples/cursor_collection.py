@@ -104,10 +104,10 @@ async def collect(ctx: semel.Context, stream: str, stored: int = 0) -> int:
 
 async def main() -> None:
     async with app, app.worker():
-        await (await app.start_workflow(set_up, workflow_id="set-up:feeds")).result()
+        await (await app.start_workflow(set_up, workflow_id="set-up:feeds")).result("20s")
         for slot in ("09:00", "09:05"):
             handle = await app.start_workflow(collect, "orders", workflow_id=f"collect:orders:{slot}")
-            print(slot, await handle.result(), "new events")
+            print(slot, await handle.result("20s"), "new events")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     python examples/order_saga.py
 
 The warehouse, the payment provider and the carrier are one stand-in that behaves as real ones do: it does a thing once
-for each idempotency key, and undoing what was never done is harmless.
+for each idempotency key, and undoing what was never done is harmless. Run it again in the same folder: the orders end
+as they did, and nobody outside does anything.
 """
 
 from __future__ import annotations
@@ -94,25 +95,32 @@ async def place(order: Order) -> semel.Handle[str]:
     return await app.start_workflow(place_order.call(order), workflow_id=f"order:{order.id}", reuse="reject")
 
 
+async def paid(order: semel.Handle[str]) -> None:
+    """Wait until an order is paid. One of an earlier run may be further by now."""
+    async with asyncio.timeout(20):
+        while await order.published("state") not in ("paid", "undone"):
+            await asyncio.sleep(0.02)
+
+
 async def main() -> None:
     async with app, app.worker():
         good = await place(Order("o-1", 9_900, grace=0.1))
-        print("o-1", await good.result())
+        print("o-1", await good.result("20s"))
 
         bad = await place(Order("o-2", 4_900, grace=0.1))
         try:
-            await bad.result()
+            await bad.result("20s")
         except semel.TaskFailed as failure:
             print("o-2", failure.error_message, await bad.published("state"))
 
         regretted = await place(Order("o-3", 2_900))
-        while await regretted.published("state") != "paid":
-            await asyncio.sleep(0.02)
+        await paid(regretted)
         await regretted.cancel()
         try:
-            await regretted.result()
+            await regretted.result("20s")
         except semel.TaskCancelled:
             print("o-3", "cancelled", await regretted.published("state"))
+    print("done outside by this run:")
     print(list(partners.done.values()))
 
 

@@ -82,7 +82,7 @@ async def main() -> None:
         for handle in await asyncio.gather(*requests):
             receipt = await handle.result(timeout="30s")
             print(handle.key, "duplicate" if handle.duplicate else "ran", receipt.charge)
-        print(await app.explain("charge:o-1"))
+        print(str(await app.explain("charge:o-1")))
     print(f"15 requests, {provider.calls} calls to the provider, {len(provider.charges)} charges")
 
 

@@ -3,7 +3,8 @@
     python -m examples.incident_router.router
 
 A schedule starts a router for each five minutes; a webhook kicks it in between. Router and agents are workflows: they
-decide. Reading metrics, asking the model and filing tickets are tasks: they do.
+decide. Reading metrics, asking the model and filing tickets are tasks: they do. Run it again in the same folder: the
+incident opens again, and the cooldown keeps that back.
 """
 
 from __future__ import annotations
@@ -63,12 +64,14 @@ async def route(ctx: semel.Context, scope: str, bucket: datetime) -> int:
 
 async def look(ctx: semel.Context, scope: str) -> int:
     called = 0
-    for finding in incidents.evaluate(await ctx.execute_task(read_metrics, scope)):
+    metrics = await ctx.execute_task(read_metrics, scope)
+    for finding in incidents.evaluate(metrics):
         change = await ctx.transaction(incidents.upsert_incident, scope, finding)
         if change is not None:
             id_ = f"agent:{change.incident}:{change.kind}:{change.sequence}"
             await ctx.start_workflow(brief_agent, change, workflow_id=id_, on_parent_close="abandon")
             called += 1
+    ctx.publish("seen", metrics)
     return called
 
 
@@ -106,16 +109,28 @@ async def kick(scope: str, now: datetime | None = None) -> semel.Handle[int]:
         return handle
 
 
+async def seen(router: semel.Handle[int], error_rate: float) -> None:
+    """Wait until the router has looked, and until every agent is done that it has called."""
+    async with asyncio.timeout(20):
+        while (await router.published("seen", {})).get("error_rate") != error_rate:
+            await asyncio.sleep(0.02)
+    for agent in await app.list(kind="workflow", name="brief_agent"):
+        if agent.status.live:
+            await (await app.get(agent.id)).result("20s")
+
+
 async def main() -> None:
     agent, sensors, tickets = FakeAgent(), FakeSensors(), FakeTickets()
     outside.agent, outside.sensors, outside.tickets = agent, sensors, tickets
     async with app, app.worker():
-        await (await app.start_workflow(set_up, workflow_id="set-up:incidents")).result()
-        for error_rate, briefs in ((7.0, 1), (7.5, 1), (25.0, 2), (0.1, 3)):
+        await (await app.start_workflow(set_up, workflow_id="set-up:incidents")).result("20s")
+        before = {agent.id for agent in await app.list(name="brief_agent")}
+        for error_rate in (7.0, 7.5, 25.0, 0.1):
             sensors.values["error_rate"] = error_rate
-            await kick("shop")
-            while len(agent.briefs) < briefs:
-                await asyncio.sleep(0.02)
+            await seen(await kick("shop"), error_rate)
+        for agent_run in reversed(await app.list(name="brief_agent")):
+            if agent_run.id not in before:
+                print(agent_run.key, await (await app.get(agent_run.id)).result("20s"))
     for brief in agent.briefs:
         print(brief)
     print(f"{len(tickets.filed)} tickets")
