@@ -29,6 +29,8 @@ class Registry:
             _refuse_twins(versions.get(one.version), one)
             versions[one.version] = one
             one = versions[max(versions)]
+            for version in versions.values():
+                version.newest = one
         else:
             _refuse_twins(other, one)
         self._known[one.name] = one

@@ -62,6 +62,8 @@ class Workflow(Generic[P, R]):
         self.version = version
         _refuse_what_cannot_run(fn, self.name)
         self.shape = Shape(fn, self.name, skip=1)
+        self.newest: Workflow[..., Any] = self
+        """The version of its name that new runs begin with."""
         self.agreed: dict[Any, Any] = {}
         """Terms on which it was asked for lately."""
         functools.update_wrapper(self, fn)
@@ -75,6 +77,16 @@ class Workflow(Generic[P, R]):
     def call(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowCall[R]:
         """Bind arguments for `start_workflow`, strictly type-checked; the context is not among them."""
         return WorkflowCall(self, self.shape.bind(args, kwargs))
+
+    def refuse_if_old(self) -> None:
+        """InvalidValue: another version of its name is the one that new runs begin with."""
+        new = self.newest
+        if new.version > self.version:
+            raise InvalidValue(
+                f"{self.fn.__module__}.{self.fn.__qualname__} is version {self.version} of workflow {self.name!r}, and "
+                f"new runs begin with version {new.version}: start {new.fn.__module__}.{new.fn.__qualname__} instead. "
+                f"Version {self.version} is there for runs that began with it."
+            )
 
     def concurrency_key_of(self, bound: dict[str, Any]) -> None:
         """Workflows have none: a waiting one holds no slot."""

@@ -44,9 +44,9 @@ def workflow_request(
     settings: Settings, workflow: Workflow[..., Any] | WorkflowCall[Any], args: tuple[Any, ...],
     kwargs: dict[str, Any], *, workflow_id: str, on_duplicate: str = "return", reuse: str = "failed_only",
     priority: int | None = None, delay: Duration | None = None, run_at: datetime | None = None,
-    queue: str | None = None,
+    queue: str | None = None, old: bool = False,
 ) -> Start:  # fmt: skip
-    """A request for one execution of a workflow."""
+    """A request for one execution of a workflow; of its newest version, unless an `old` one will do."""
     if isinstance(workflow, WorkflowCall):
         _no_more(args, kwargs, "start_workflow(process_order.call(...))")
         bound, workflow = workflow.bound, workflow.workflow
@@ -54,6 +54,8 @@ def workflow_request(
         bound = workflow.shape.bind(args, kwargs)
     else:
         raise InvalidValue(f"{workflow!r} is not a workflow: decorate it with @app.workflow.")
+    if not old:
+        workflow.refuse_if_old()
     key = check_key(workflow_id, "workflow_id")
     return _start(settings, workflow, bound, key, on_duplicate, reuse, priority, delay, run_at, queue)
 

@@ -207,12 +207,17 @@ class Context:
     ) -> Command:  # fmt: skip
         if on_close not in ("abandon", "cancel", "terminate"):
             raise InvalidValue(f"on_parent_close={on_close!r}: use 'abandon', 'cancel' or 'terminate'.")
-        start = workflow_request(self._instance.settings, workflow, args, kwargs, workflow_id=workflow_id, queue=queue)
+        start = workflow_request(
+            self._instance.settings, workflow, args, kwargs, workflow_id=workflow_id, queue=queue, old=True
+        )
         self._refuse_itself(workflow_id, start.terms.name)
-        shape = workflow.workflow.shape if isinstance(workflow, WorkflowCall) else workflow.shape
+        meant = workflow.workflow if isinstance(workflow, WorkflowCall) else workflow
+        # It may have been the newest when this was asked for first.
+        if meant.newest is not meant and not self._instance.recorded(Kind.WORKFLOW, meant.name):
+            meant.refuse_if_old()
         return Command(
-            Kind.WORKFLOW, start.terms.name, mark_of(start), ref=start.id, start=start, shape=shape,
-            on_close=on_close, read=shape.decode_result,
+            Kind.WORKFLOW, start.terms.name, mark_of(start), ref=start.id, start=start, shape=meant.shape,
+            on_close=on_close, read=meant.shape.decode_result,
         )  # fmt: skip
 
     def _refuse_itself(self, workflow_id: str, name: str) -> None:

@@ -48,6 +48,8 @@ LONG: Final = 5_000
 """Entries of a journal that are many."""
 BASELINE: Final = "semel.version."
 """How markers begin that say which version of a workflow a run began with."""
+REFUSED: Final = "semel.refused."
+"""How markers begin that say that the code was refused something, for which older histories have no marker."""
 FIRST: Final = 1
 """The version that leaves no marker, since most workflows have no other."""
 
@@ -81,15 +83,24 @@ class Patching(Instance):
         if self._expected is not None:
             return super().patched(name)  # rows of a run that it was reset from
         if name not in self._patches:
-            inner = events._get_running_loop()
-            events._set_running_loop(self.outer)  # Temporal knows its workflow by its loop
-            try:
-                self._patches[name] = workflow.patched(name)
-            finally:
-                events._set_running_loop(inner)
+            self._patches[name] = self._marked(name)
             if self._patches[name]:
                 self.ask(Command(Kind.PATCH, name))
         return self._patches[name]
+
+    def recorded(self, kind: Kind, name: str) -> bool:
+        """See Instance. Temporal does not tell what comes next; where it did not come, there is a marker."""
+        if self._expected is not None:
+            return super().recorded(kind, name)
+        return not self._marked(f"{REFUSED}{kind}.{name}")
+
+    def _marked(self, name: str) -> bool:
+        inner = events._get_running_loop()
+        events._set_running_loop(self.outer)  # Temporal knows its workflow by its loop
+        try:
+            return workflow.patched(name)
+        finally:
+            events._set_running_loop(inner)
 
 
 class FlowHost(ABC):
