@@ -30,6 +30,8 @@ def names(folder: Path, line: str) -> list[str]:
         "# semel: allow[wall-clock] only for the log\n    time.time()",
         "print(time.time())  # semel: allow[wall-clock, console] a demo",
         "x = '''# semel: allow[nothing]'''",
+        "time.time()  # noqa  # semel: allow[D01] only for the log",
+        "time.time()  # type: ignore[x] # semel: allow[wall-clock] only for the log",
     ],
 )
 def test_silenced(tmp_path: Path, line: str) -> None:
@@ -44,6 +46,7 @@ def test_silenced(tmp_path: Path, line: str) -> None:
         ("time.time()  # semel: allow[wall-clok] a reason", ["wall-clock", "bad-allow"]),
         ("time.time()  # semel: allow wall-clock", ["wall-clock", "bad-allow"]),
         ("time.time()  # semel: ignore", ["wall-clock", "bad-allow"]),
+        ("time.time()  # noqa  # semel: allow[D01]", ["wall-clock", "bad-allow"]),
         ("time.time()  # semel: allow[unused-allow] a reason", ["wall-clock", "bad-allow"]),
         ("time.time()  # semel: allow[network] a reason", ["wall-clock", "unused-allow"]),
         ("time.time()  # semel: allow[network, wall-clock] a reason", ["unused-allow"]),

@@ -73,8 +73,10 @@ def allows_in(module: Module) -> Iterator[Allow]:
     """The comments of a file that speak to the checker. Strings that look like one are not comments."""
     try:
         for token in tokenize.tokenize(io.BytesIO(module.raw).readline):
-            if token.type == tokenize.COMMENT and re.match(r"#\s*semel:", token.string):
+            mark = re.search(r"#\s*semel:", token.string) if token.type == tokenize.COMMENT else None
+            if mark is not None:  # perhaps after a comment for another tool
                 line, column = token.start
-                yield Allow(module, line, column + 1, token.string, not token.line[:column].strip())
+                text, alone = token.string[mark.start() :], not token.line[:column].strip()
+                yield Allow(module, line, column + mark.start() + 1, text, alone)
     except (SyntaxError, tokenize.TokenError, ValueError):  # pragma: no cover - what parses, tokenizes
         return

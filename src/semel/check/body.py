@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from semel.check.branch import taken
 from semel.check.callbacks import called_arguments, handed_over
-from semel.check.classes import body_scope, lineage, method_of
+from semel.check.classes import body_scope, given_fields, lineage, method_of
 from semel.check.effects import BY_METHOD, effect_of, load_of, spoken
 from semel.check.finding import Kind
 from semel.check.inside import own
@@ -180,7 +180,7 @@ class _Reading:
                 else:
                     self._body.runs.append(callee)
             case Class():
-                self._makes(callee)
+                self._makes(callee, call)
             case Instance(of=of):
                 if (method := method_of(self._resolver, of, "__call__")) is not None:
                     self._body.runs.append(method)
@@ -193,15 +193,17 @@ class _Reading:
                 if rule is not None:
                     self._break(node, rule, f"{spoken(name)}()")
 
-    def _makes(self, of: Class) -> None:
-        """Making an object runs its constructors and the factories of its fields."""
+    def _makes(self, of: Class, call: ast.Call | None) -> None:
+        """Making an object runs its constructors, and the factories of fields that are not given."""
         for name in ("__new__", "__init__", "__post_init__"):
             if (method := method_of(self._resolver, of, name)) is not None:
                 self._body.runs.append(method)
-        for each in lineage(self._resolver, of):
+        line = lineage(self._resolver, of)
+        given = given_fields(call, line)
+        for each in line:
             scope = body_scope(each)
-            for bindings in scope.bindings.values():
-                for factory in _factories(bindings):
+            for name, bindings in scope.bindings.items():
+                for factory in [] if name in given else _factories(bindings):
                     self._factory(factory, scope)
 
     def _factory(self, factory: ast.expr, scope: Scope) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from semel.check.names import Binding, Defined, Scope
+from semel.check.names import Annotated, Binding, Defined, Scope
 from semel.check.values import Class, Function
 
 if TYPE_CHECKING:
@@ -59,6 +59,23 @@ def method_of(resolver: Resolver, of: Class, name: str, above: Class | None = No
             if isinstance(binding, Defined) and isinstance(binding.node, MethodNode):
                 return Function(each.scope, binding.node, f"{each.name}.{name}", of, each)
     return None
+
+
+def given_fields(call: ast.Call | None, line: Sequence[Class]) -> set[str]:
+    """The fields of a dataclass that a call gives by itself: by name, or in the order of the fields."""
+    if call is None:
+        return set()
+    by_name = {keyword.arg for keyword in call.keywords if keyword.arg is not None}
+    plain = [argument for argument in call.args if not isinstance(argument, ast.Starred)]
+    if len(plain) < len(call.args) or any("__init__" in body_scope(each).bindings for each in line):
+        return by_name  # which ones come in order is not to be seen
+    fields = dict.fromkeys(
+        name
+        for each in reversed(line)
+        for name, bindings in body_scope(each).bindings.items()
+        if any(isinstance(binding, Annotated) for binding in bindings)
+    )
+    return by_name | set(list(fields)[: len(plain)])
 
 
 def is_property(method: Function) -> bool:

@@ -44,6 +44,10 @@ _CALLS: dict[Rule, str] = {
     NETWORK: """
         asyncio.open_connection asyncio.start_server asyncio.open_unix_connection asyncio.start_unix_server
         openai.OpenAI openai.AsyncOpenAI anthropic.Anthropic anthropic.AsyncAnthropic
+        litellm.completion litellm.acompletion litellm.text_completion litellm.atext_completion litellm.embedding
+        litellm.aembedding litellm.responses litellm.aresponses litellm.image_generation litellm.aimage_generation
+        litellm.transcription litellm.atranscription litellm.speech litellm.aspeech litellm.moderation
+        litellm.amoderation litellm.rerank litellm.arerank litellm.Router langchain.chat_models.init_chat_model
         temporalio.client.Client.connect google.cloud.storage.Client google.cloud.bigquery.Client
         google.cloud.pubsub_v1.PublisherClient google.cloud.pubsub_v1.SubscriberClient
         azure.storage.blob.BlobServiceClient
@@ -95,6 +99,9 @@ _ROOMS: dict[Rule, str] = {
         xmlrpc.client requests httpx aiohttp urllib3 httplib2 pycurl boto3 aioboto3 botocore aiobotocore paramiko
         asyncssh websockets websocket grpc pika aio_pika kafka aiokafka confluent_kafka nats stripe twilio.rest
         aiosmtplib slack_sdk sendgrid zmq ldap3
+        langchain_openai langchain_anthropic langchain_google_genai langchain_google_vertexai langchain_aws
+        langchain_mistralai langchain_ollama langchain_groq langchain_cohere langchain_huggingface
+        langchain_community.chat_models langchain_community.llms langchain_community.embeddings
     """,
     FILES: "shutil tempfile glob aiofiles",
     SUBPROCESS: "subprocess asyncio.subprocess pexpect sh",

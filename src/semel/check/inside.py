@@ -46,6 +46,20 @@ def commands(nodes: Iterable[ast.AST], scope: Scope, resolver: Resolver) -> bool
     return waits(listed) or any(isinstance(node, ast.Call) and _asks(node, scope, resolver) for node in own(listed))
 
 
+def asks_itself(call: ast.Call, scope: Scope, resolver: Resolver) -> bool:
+    """Whether a call is a command, whose input a replay compares."""
+    held = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if held is not None and isinstance(call.func, ast.Attribute) and is_context(resolver.resolve(held, scope), held):
+        return call.func.attr not in ("now", "uuid4", "publish")
+    callee = resolver.resolve(call.func, scope)
+    return isinstance(callee, Outside) and _asks_temporal(callee.name)
+
+
+def _asks_temporal(name: str) -> bool:
+    logs = name.startswith(f"{TEMPORAL}logger.")
+    return name.startswith(TEMPORAL) and "()" not in name and name not in _ASKS_ONLY and not logs
+
+
 def _asks(call: ast.Call, scope: Scope, resolver: Resolver) -> bool:
     if isinstance(call.func, ast.Attribute):
         if call.func.attr in ("create_task", "ensure_future"):
@@ -57,6 +71,5 @@ def _asks(call: ast.Call, scope: Scope, resolver: Resolver) -> bool:
         return True
     callee = resolver.resolve(call.func, scope)
     return isinstance(callee, Outside) and (
-        (callee.name.startswith(TEMPORAL) and "()" not in callee.name and callee.name not in _ASKS_ONLY)
-        or callee.name in ("asyncio.create_task", "asyncio.ensure_future")
+        _asks_temporal(callee.name) or callee.name in ("asyncio.create_task", "asyncio.ensure_future")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from semel.check.classes import body_scope, lineage
 from semel.check.inside import own
 from semel.check.names import Assigned, Imported, Scope
 from semel.check.resolve import Resolver
@@ -102,6 +103,8 @@ def _made_at_top(node: ast.expr, scope: Scope, resolver: Resolver) -> tuple[ast.
             where, bindings = found
         case ast.Attribute(value=held, attr=name):
             value = resolver.resolve(held, scope)
+            if isinstance(value, Class):
+                return _in_class(value, name, resolver)
             if not isinstance(value, File):
                 return None
             where, bindings = value.module.scope, value.module.scope.bindings.get(name, [])
@@ -111,6 +114,16 @@ def _made_at_top(node: ast.expr, scope: Scope, resolver: Resolver) -> tuple[ast.
     if assigned:
         return assigned[0].value, where
     return _imported(name, where, resolver)
+
+
+def _in_class(of: Class, name: str, resolver: Resolver) -> tuple[ast.expr, Scope] | None:
+    """`Shop.open`, made in the body of the class: one for all of its objects."""
+    for each in lineage(resolver, of):
+        body = body_scope(each)
+        for binding in body.bindings.get(name, []):
+            if isinstance(binding, Assigned):
+                return binding.value, body
+    return None
 
 
 def _imported(name: str, where: Scope, resolver: Resolver) -> tuple[ast.expr, Scope] | None:

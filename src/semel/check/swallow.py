@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from semel.check.inside import own, waits
 from semel.check.names import Scope
@@ -20,7 +20,7 @@ _CANCELLED = frozenset(
 def swallowed(
     node: ast.Try | ast.TryStar | ast.With | ast.AsyncWith, scope: Scope, resolver: Resolver
 ) -> Iterator[tuple[ast.AST, Rule, str]]:
-    """Handlers, and `contextlib.suppress`, that catch more than errors and do not raise again."""
+    """Handlers, `contextlib.suppress` and ways out of `finally` that drop more than errors."""
     if isinstance(node, ast.With | ast.AsyncWith):
         for item in node.items:
             if (words := _suppressed(item.context_expr, scope, resolver)) and _in_danger(
@@ -34,6 +34,23 @@ def swallowed(
             continue
         if _in_danger(node.body, words, scope, resolver):
             yield handler, BROAD_EXCEPT, f"except {words}".strip()
+    if waits([*node.body, *node.handlers]):
+        for leaves in _leaving(node.finalbody):
+            yield leaves, BROAD_EXCEPT, f"{type(leaves).__name__.lower()} in finally"
+
+
+def _leaving(body: Sequence[ast.AST], loops: bool = False) -> Iterator[ast.AST]:
+    """What leaves a `finally` and drops what was raised: `return`, and what leaves a loop around it."""
+    for node in body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
+                continue
+            case ast.Return():
+                yield node
+            case ast.Break() | ast.Continue() if not loops:
+                yield node
+        inside = loops or isinstance(node, ast.For | ast.AsyncFor | ast.While)
+        yield from _leaving(list(ast.iter_child_nodes(node)), inside)
 
 
 def _suppressed(node: ast.expr, scope: Scope, resolver: Resolver) -> str | None:

@@ -36,3 +36,18 @@ async def catching(ctx: semel.Context) -> None:
         ctx.publish("x")
     except:  # expect: D12
         pass
+
+
+@app.workflow
+async def leaving(ctx: semel.Context, names: list[str]) -> list[str]:
+    for name in names:
+        try:
+            await ctx.wait_signal(name)
+        finally:
+            if name == "a":
+                continue  # expect: D12
+            break  # expect: D12
+    try:
+        await asyncio.sleep(1)
+    finally:
+        return names  # expect: D12

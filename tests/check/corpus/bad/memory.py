@@ -17,6 +17,10 @@ BY_NAME = defaultdict(list)
 
 class Registry:
     size = 0
+    names: list[str] = []
+
+
+class Shops(Registry): ...
 
 
 @app.workflow
@@ -31,5 +35,7 @@ async def remember(ctx: semel.Context, name: str) -> int:
     SEEN.add(name)  # expect: D13
     cache.SEEN.discard(name)  # expect: D13
     Registry.size += 1  # expect: D13
+    Registry.names.append(name)  # expect: D13
+    Shops.names.clear()  # expect: D13
     cache.limit = 3  # expect: D13
     return next(NUMBERS)  # expect: D13

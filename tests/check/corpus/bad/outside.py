@@ -20,10 +20,13 @@ import aiohttp
 import asyncpg
 import boto3
 import httpx
+import litellm
 import psycopg
 import redis
 import requests
 import semel
+from langchain.chat_models import init_chat_model
+from langchain_openai import ChatOpenAI
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -80,6 +83,15 @@ async def threads(ctx: semel.Context) -> None:
     with concurrent.futures.ThreadPoolExecutor() as pool:  # expect: D08
         pool.submit(sum, [1])
     multiprocessing.Process(target=sum)  # expect: D08
+
+
+@app.workflow
+async def models(ctx: semel.Context) -> None:
+    litellm.completion(model="m", messages=[])  # expect: D05
+    await litellm.acompletion(model="m", messages=[])  # expect: D05
+    model = ChatOpenAI()  # expect: D05
+    model.invoke("x")
+    init_chat_model("m")  # expect: D05
 
 
 @app.workflow
