@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
-from semel.define.entity import Entity
-from semel.define.workflow import Workflow
-from semel.engine.outcomes import describe
-from semel.errors import SemelError
 from semel.flow.commands import IN_PLACE, Command
 from semel.flow.entries import Asked, Entry, Happening
 from semel.flow.snapshot import Snapshot
@@ -51,16 +46,6 @@ class Ended(Struct, frozen=True):
     status: Status
     output: bytes | None = None
     error: ErrorInfo | None = None
-
-
-def completed(workflow: Workflow[..., Any] | Entity[Any], value: Any, most: int) -> Ended:
-    """How code ends that gave a value, of so many bytes at most; an entity gives none."""
-    if not isinstance(workflow, Workflow):
-        return Ended(Status.COMPLETED)
-    try:
-        return Ended(Status.COMPLETED, workflow.shape.encode_result(value, most))
-    except SemelError as error:
-        return Ended(Status.FAILED, None, describe(error))
 
 
 def stopped(late: bool, timeout: timedelta | None) -> Ended:
