@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 import semel
+from tests.cli.shell import at_shell
 from tests.conftest import new_world
 from tests.temporal_world import TemporalWorld
+from tests.world import waits
 
 pytestmark = pytest.mark.slow
 
@@ -67,3 +69,29 @@ async def test_code_that_changes_does_not_change_what_was(world: TemporalWorld) 
         assert await again.ask("add", 1, timeout="20s") == 4
         assert await again.ask("add", 1, dedup_key="one", timeout="20s") == 1
         assert (await again.state()).total == 4
+
+
+class Napper:
+    total: int = 0
+
+    @semel.handler
+    async def nap(self, ctx: semel.EntityContext) -> None:
+        await ctx.sleep("1h")
+        self.total += 1
+
+
+async def test_the_journal_of_a_message_that_is_under_way_is_not_made_up(world: TemporalWorld) -> None:
+    app = world.app()
+    app.entity(Napper)
+    async with world.worker(app):
+        await app.entity(Napper, "n").send("nap")
+        handle = await app.find("Napper/n", kind="entity")
+        assert handle is not None
+        await waits(handle)
+    for asked in (handle.export(), handle.history()):
+        with pytest.raises(semel.NotFound, match="in the middle of a message"):
+            await asked
+    await world.listed()
+    assert [one.ok for one in await app.replay()] == [True], "it is replayed from the cluster"
+    told = await at_shell("workflows", "show", "Napper/n", "--url", world.url, "--namespace", app.settings.namespace)
+    assert (told.code, "in the middle of a message" in told.out) == (0, True)
