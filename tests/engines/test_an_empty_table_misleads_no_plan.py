@@ -21,6 +21,7 @@ TABLES = (
 WALKS = {
     ("semel_ready", "orphans"), ("semel_ready", "release_strays"), ("semel_ready", "take_back"),  # after an accident
     ("semel_later", "queue_depths"),  # counts them
+    ("semel_flow", "parked"),  # for `semel doctor`: those that an index holds
     ("semel_flow", "pulse"), ("semel_later", "pulse"), ("semel_slip", "pulse"),  # the first of an index
 }  # fmt: skip
 MANY = "update pg_class set reltuples = 100000, relpages = 2000 where relname like 'semel%' and relkind = 'r'"

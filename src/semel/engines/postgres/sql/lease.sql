@@ -73,7 +73,7 @@ select x.id from semel_execution x where x.id = any($1::text[]) and x.kind = 'en
 -- Entities that cost workers as soon as they are looked at rest for a while. Rows: execution, error, for how long.
 update semel_flow f set asleep = true, due_at = (select semel_now()) + o.wait, parked = o.error, parks = parks + 1
   from unnest($1::text[], $2::bytea[], $3::bigint[]) as o(execution, error, wait)
- where f.execution = o.execution
+ where f.execution = o.execution and f.execution = any($1)
 
 -- name: lane_by_id
 -- What a lane is made of: namespace, queue, priority, task, keyed, suspect.

@@ -208,7 +208,7 @@ select x.kind, x.name, x.key, l.queue, x.generation, coalesce(x.root_id, x.id), 
 
 -- name: parked
 -- Flows whose code cannot go on, oldest first: (namespace, limit).
-select x.kind, x.name, coalesce(x.key, x.id) from semel_flow f join semel_execution x on x.id = f.execution
+select x.kind, x.name, coalesce(x.key, x.id) from semel_flow f cross join semel_execution x on x.id = f.execution
  where f.parked is not null and x.namespace = ?1 order by x.id limit ?2
 
 -- name: journal_of
