@@ -10,6 +10,8 @@ import pytest
 import semel
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 
 class Abort(BaseException):
     pass

@@ -9,6 +9,8 @@ import pytest
 import semel
 from tests.world import World, eventually
 
+pytestmark = pytest.mark.slow
+
 
 async def through_the_workers_loop(app: semel.App, task: Any, loop: asyncio.AbstractEventLoop) -> None:
     def ask() -> None:

@@ -15,6 +15,8 @@ from tests.faults.shop import Shop
 from tests.faults.site import Site
 from tests.world import World, eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("moment", ["pending", "delayed", "running", "put_off", "released", "lost", "completed"])
 async def test_a_cancellation_at_any_moment_has_one_consistent_end(site: Site, moment: str) -> None:

@@ -20,6 +20,8 @@ from tests.faults.shop import Shop
 from tests.faults.site import Site
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 BAD_KEYS = ["", "   ", "x" * 256, "a\0b", "\ud800", " a", "a\n", "\x1b[2J"]
 
 
