@@ -88,11 +88,11 @@ class Actor(Instance):
         self._careful, self._paused, self._doom = careful, False, doom
 
     def _holds(self) -> bool:
-        if not self._is_calm():
+        if (self._room is None and not self._paused) or not self._is_calm():
             return False
-        if self._paused:
+        if self._paused or self._room is None:
             return True
-        return self._room is not None and sum(len(bytes(message.payload)) for message in self._mail) <= self._room
+        return sum(len(bytes(message.payload)) for message in self._mail) <= self._room
 
     def _begin(self) -> None:
         self.state = self.entity.decode_state(self._start.input)

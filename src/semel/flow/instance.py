@@ -6,8 +6,8 @@ import asyncio
 import contextvars
 import random
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from semel.contract.times import micros
 from semel.define.entity import Entity
@@ -45,6 +45,7 @@ from semel.flow.turn import Arrival, Identity, Turn, stopped
 from semel.settings import Settings
 
 keep_order()
+running_loop: Final[Callable[[], Any]] = asyncio.events._get_running_loop
 
 
 class Instance:
@@ -95,7 +96,7 @@ class Instance:
 
     def check_here(self, what: str) -> None:
         """What is asked for by others than its own code would be lost, and missing when that is replayed."""
-        if not self.loop.here:
+        if running_loop() is not self.loop:
             raise InvalidValue(
                 f"{what} was used outside of the code of workflow {self.who.key!r}: a step, a task or another "
                 "workflow cannot act for it. Return what is needed, and let the workflow's own code ask for it."

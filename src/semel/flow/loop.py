@@ -201,11 +201,6 @@ class FlowLoop:
         return len(self._tasks) > 1
 
     @property
-    def here(self) -> bool:
-        """Is it this loop that runs on this thread now?"""
-        return self._self is not None and events._get_running_loop() is self._self
-
-    @property
     def busy(self) -> bool:
         """Is anything ready to run?"""
         return bool(self._ready)
