@@ -31,7 +31,7 @@ REPRESENTATIVE = (
     "settle_completed",
     "settle_with_a_retry",
 )
-ENOUGH = 15.0
+ENOUGH = 10.0
 """Seconds that `make test` has for this on each database; `make proof` leaves nothing out."""
 
 
