@@ -123,11 +123,17 @@ def refuse_app(what: str) -> None:
     if running is not None:
         where, outermost = running
         line = _culprit(_stack(sys._getframe(1), outermost))
-        raise Forbidden(
+        raise refusal(
             f"{where}: {what}{_at(line)} asks from outside, and again at each replay. In workflow code it is ctx that "
-            "asks: ctx.enqueue, ctx.execute_task, ctx.start_workflow; what only reads belongs in a task.",
-            what=what, where=line,
+            "asks: ctx.enqueue, ctx.execute_task, ctx.start_workflow; what only reads belongs in a task.", what, line
         )  # fmt: skip
+
+
+def refusal(message: str, what: str, line: str) -> Forbidden:
+    """The error, which is also in the log: `except Exception` in a workflow would hide it."""
+    error = Forbidden(message, what=what, where=line)
+    log.warning("refused: %s", error.message)
+    return error
 
 
 def _install() -> None:
@@ -153,9 +159,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
         if not _excused(event, args, stack):
             what = _spelled(event, args)
             line = _culprit([*stack, outermost])
-            refusal = Forbidden(f"{where}: {what}{_at(line)} belongs in a task. {instead}", what=what, where=line)
-            log.warning("refused: %s", refusal.message)  # `except Exception` in the workflow would hide it
-            raise refusal
+            raise refusal(f"{where}: {what}{_at(line)} belongs in a task. {instead}", what, line)
     finally:
         _guarded[me] = running
 

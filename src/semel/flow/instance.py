@@ -98,8 +98,8 @@ class Instance:
         """What is asked for by others than its own code would be lost, and missing when that is replayed."""
         if running_loop() is not self.loop:
             raise InvalidValue(
-                f"{what} was used outside of the code of workflow {self.who.key!r}: a step, a task or another "
-                "workflow cannot act for it. Return what is needed, and let the workflow's own code ask for it."
+                f"{what} was used outside of the code of {self.workflow.kind} {self.who.key!r}: a step, a task or "
+                "another workflow cannot act for it. Return what is needed, and let its own code ask for it."
             )
 
     def _renew(self, made: int = 0) -> None:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, cast
 
 from semel.errors import Forbidden
+from semel.flow.guard import refusal
 from semel.flow.place import where
 
 log = logging.getLogger("semel.workflow")
@@ -304,10 +305,9 @@ def _close(code: Any) -> None:
 
 def _forbidden(what: str) -> Forbidden:
     line = where()
-    return Forbidden(
+    return refusal(
         f"{what} in workflow code{f' at {line}' if line else ''}: a workflow is run again from its journal and must do "
-        "the same each time. Do it in a task (ctx.execute_task) or in a step (ctx.step).",
-        what=what, where=line,
+        "the same each time. Do it in a task (ctx.execute_task) or in a step (ctx.step).", what, line
     )  # fmt: skip
 
 
