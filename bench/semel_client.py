@@ -22,6 +22,8 @@ async def throughput(args: Arguments) -> None:
         rate = await callers(args.tasks, CALLERS, lambda i: enqueue(noop, task_id=f"many-{i}"))
         emit("W3", rate, "1/s", callers=CALLERS)
         emit("W2", await it.drain(1 + few + args.tasks), "tasks/s", concurrency=CONCURRENCY)
+        await it.enqueue_all(noop, args.tasks, "logged-")
+        emit("W2 with logs", await it.drain(args.tasks, log_level="info"), "tasks/s", concurrency=CONCURRENCY)
         emit("W1 bulk", await it.enqueue_all(noop, 2 * args.tasks, "bulk-"), "1/s", list=BULK)
         two = await it.drain(2 * args.tasks, workers=2)
         emit("W2 two workers", two, "tasks/s", concurrency=CONCURRENCY, workers=2)

@@ -33,13 +33,14 @@ class Semel:
         return count / watch.seconds
 
     @contextmanager
-    def worker(self) -> Iterator[Popen[bytes]]:
+    def worker(self, log_level: str = "warning") -> Iterator[Popen[bytes]]:
+        """A worker process. Only where logs are measured, it logs a line for each task: peers do not either."""
         command = [sys.executable, "-m", "semel", "worker", "bench.semel_app:app"]
-        command += ["--concurrency", str(CONCURRENCY)]
+        command += ["--concurrency", str(CONCURRENCY), "--log-level", log_level]
         with process(command, self.args.scratch / "semel.log", SEMEL_URL=self.args.url) as child:
             yield child
 
-    async def drain(self, total: int, workers: int = 1) -> float:
+    async def drain(self, total: int, workers: int = 1, log_level: str = "warning") -> float:
         """Tasks per second from the time at which all workers are up until nothing is left."""
         if await self.store.left() != total:
             raise RuntimeError(f"{await self.store.left()} tasks wait, not {total}")
@@ -51,7 +52,7 @@ class Semel:
 
         with ExitStack() as running:
             for _ in range(workers):
-                running.enter_context(self.worker())
+                running.enter_context(self.worker(log_level))
             rate = await drain_rate_async(total, left)
         if await self.store.dead():
             raise RuntimeError("a task did not end well")

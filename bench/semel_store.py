@@ -1,12 +1,12 @@
 """What the benchmark does behind Semel's back: count unfinished work, invent history, hold a transaction."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
-import apsw
 import asyncpg
 
 LEFT = "select (select count(*) from semel_ready) + (select count(*) from semel_later)"
@@ -103,10 +103,8 @@ class SqliteStore:
         self._file = file
         self._connection = self._open()
 
-    def _open(self) -> apsw.Connection:
-        connection = apsw.Connection(self._file)
-        connection.set_busy_timeout(30_000)
-        return connection
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._file, timeout=30, isolation_level=None)
 
     async def left(self) -> int:
         return await self.count(LEFT)

@@ -12,7 +12,7 @@ from rich import print
 
 import semel
 
-app = semel.App()
+app = semel.App(namespace="approval")
 mails: list[tuple[str, str]] = []
 """Stands for a mail server: (to, text)."""
 
@@ -98,11 +98,11 @@ async def answer(expense_id: str, by: str, approved: bool, click: str) -> str:
 async def main() -> None:
     async with app, app.worker():
         quick = await submit(Expense("e-1", 4_900, "eve", "dan"))
-        print(await answer("e-1", "eve", approved=True, click="c-1"), await quick.result("20s"))
+        print(await answer("e-1", "eve", approved=True, click="c-1"), await quick.result("1m"))
         print(await answer("e-1", "eve", approved=True, click="c-1"))
 
         silent = await submit(Expense("e-2", 9_900, "eve", "dan", remind_every=0.2, patience=0.5))
-        print(await silent.result("20s"))
+        print(await silent.result("1m"))
     for to, text in mails:
         print(to, text)
 

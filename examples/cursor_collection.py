@@ -16,7 +16,7 @@ from rich import print
 
 import semel
 
-app = semel.App()
+app = semel.App(namespace="cursor-collection")
 PAGE = 3
 PAGES_IN_A_RUN = 100
 
@@ -104,10 +104,10 @@ async def collect(ctx: semel.Context, stream: str, stored: int = 0) -> int:
 
 async def main() -> None:
     async with app, app.worker():
-        await (await app.start_workflow(set_up, workflow_id="set-up:feeds")).result("20s")
+        await (await app.start_workflow(set_up, workflow_id="set-up:feeds")).result("1m")
         for slot in ("09:00", "09:05"):
             handle = await app.start_workflow(collect, "orders", workflow_id=f"collect:orders:{slot}")
-            print(slot, await handle.result("20s"), "new events")
+            print(slot, await handle.result("1m"), "new events")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from rich import print
 
 import semel
 
-app = semel.App()
+app = semel.App(namespace="order-saga")
 
 
 @dataclass
@@ -105,11 +105,11 @@ async def paid(order: semel.Handle[str]) -> None:
 async def main() -> None:
     async with app, app.worker():
         good = await place(Order("o-1", 9_900, grace=0.1))
-        print("o-1", await good.result("20s"))
+        print("o-1", await good.result("1m"))
 
         bad = await place(Order("o-2", 4_900, grace=0.1))
         try:
-            await bad.result("20s")
+            await bad.result("1m")
         except semel.TaskFailed as failure:
             print("o-2", failure.error_message, await bad.published("state"))
 
@@ -117,7 +117,7 @@ async def main() -> None:
         await paid(regretted)
         await regretted.cancel()
         try:
-            await regretted.result("20s")
+            await regretted.result("1m")
         except semel.TaskCancelled:
             print("o-3", "cancelled", await regretted.published("state"))
     print("done outside by this run:")

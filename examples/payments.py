@@ -17,7 +17,7 @@ from rich import print
 
 import semel
 
-app = semel.App("sqlite:///payments.db", config=None)
+app = semel.App("sqlite:///payments.db", namespace="payments", config=None)
 
 
 @dataclass
@@ -80,7 +80,7 @@ async def main() -> None:
     async with app, app.worker():
         requests = [pay(order) for order in orders for _ in range(5)]
         for handle in await asyncio.gather(*requests):
-            receipt = await handle.result(timeout="30s")
+            receipt = await handle.result(timeout="1m")
             print(handle.key, "duplicate" if handle.duplicate else "ran", receipt.charge)
         print(str(await app.explain("charge:o-1")))
     print(f"15 requests, {provider.calls} calls to the provider, {len(provider.charges)} charges")

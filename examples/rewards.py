@@ -17,7 +17,7 @@ from rich import print
 
 import semel
 
-app = semel.App()
+app = semel.App(namespace="rewards")
 mails: list[str] = []
 
 
@@ -80,7 +80,7 @@ async def main() -> None:
         for tier in (Tier.GOLD, Tier.PLATINUM):
             mail = await app.find(f"tier:ada:{tier.value}")
             if mail is not None:  # not past its retention
-                await mail.result("20s")
+                await mail.result("1m")
     print("mailed by this run:", mails)
 
 

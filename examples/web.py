@@ -18,7 +18,7 @@ from wsgiref.simple_server import make_server
 
 import semel
 
-app = semel.App()
+app = semel.App(namespace="web")
 
 Answer = tuple[str, dict[str, Any]]
 

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from tests.temporal_world import TemporalWorld
 from tests.world import SKEWED_NOW, World
 
 _numbers = itertools.count(1)
-TEMPORAL = Path(__file__).parent / "engines" / "temporal"
+HERE = Path(__file__).parent
+TEMPORAL, CLI, FAULTS = HERE / "engines" / "temporal", HERE / "cli", HERE / "faults"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -116,10 +117,38 @@ def postgres_world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return new_world("postgres", tmp_path, request)
 
 
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Say what a proof did: printed at the end of the run, also from a process whose output nobody sees."""
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        record_property("told", line)
+
+    return say
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what the proofs said they did."""
+    reports = [one for kind in ("passed", "failed") for one in terminalreporter.getreports(kind) if one.when == "call"]
+    told = [str(line) for one in reports for name, line in one.user_properties if name == "told"]
+    if told:
+        terminalreporter.section("what was tried")
+        terminalreporter.write_line("\n".join(told))
+
+
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Fast ones first, so that a broken build says so early. What needs a cluster, or stands beside one, is slow."""
+    """Fast ones first, so that a broken build says so early. What needs a cluster, or stands beside one, is slow.
+
+    So is what the command line and the faults do on PostgreSQL: the fast tests try them on SQLite.
+
+    Long proofs come before short ones: handed out one by one, they leave no process without work at the end.
+    """
     for item in items:
         beside = {"world"} if item.path.parent == TEMPORAL else set()
         if not ({"temporal_server", "cluster"} | beside).isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+        if item.path.parent in (CLI, FAULTS) and "postgres" in item.name:
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+    items.sort(key=lambda item: not any(mark.kwargs.get("long") for mark in item.iter_markers("proof")))

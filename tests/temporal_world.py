@@ -101,7 +101,7 @@ class TemporalWorld(World):
 
     async def kept_keys(self) -> int:
         """See World."""
-        await asyncio.sleep(SEEN_WITHIN)
+        await self.listed()
         client = await self.client()
         kept = 0
         reader = Reader(client, timedelta(days=30))
@@ -133,6 +133,10 @@ class TemporalWorld(World):
     async def cut_off(self, worker: Any) -> None:
         """See World."""
         raise LookupError("a cluster has no leases: mark the test with `journal`")
+
+    async def takes_no_more(self, worker: Any) -> None:
+        """See World. The SDK does not tell when its last poll has come back."""
+        await asyncio.sleep(0.3)
 
     async def client(self) -> Client:
         """A client of the SDK, to look from outside."""

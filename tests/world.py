@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -14,7 +14,9 @@ import asyncpg
 
 import semel
 from semel.contract.durations import Duration, parse_duration
+from semel.engines.journal.leasing import Reachability
 from semel.engines.journal.worker import JournalWorker
+from semel.engines.sqlite.driver import choose_driver
 
 T = TypeVar("T")
 
@@ -26,7 +28,7 @@ create or replace function semel_now() returns bigint language sql stable as
 """
 """Put into the template database of the tests, so that time can be moved at the database's own seam."""
 
-SOON = 20.0
+SOON = 60.0
 """How long a test waits for something that should happen at once, on a machine that is busy."""
 
 
@@ -40,6 +42,8 @@ class World:
         self.engine = engine
         self.url = url
         self._skew = 0.0
+        self.passed = 0.0
+        """Seconds that a test has let pass."""
         self._apps: list[semel.App] = []
         self._workers: list[JournalWorker] = []
 
@@ -55,6 +59,7 @@ class World:
         """A worker of the app that also notices when the clock is moved."""
         async with app.worker(**options) as worker:
             assert isinstance(worker, JournalWorker)
+            worker.heart.reachability = InWorldTime(self)
             self._workers.append(worker)
             try:
                 yield worker
@@ -71,11 +76,19 @@ class World:
         return datetime.fromtimestamp(self.time(), UTC)
 
     async def advance(self, span: Duration) -> None:
-        """Move the clock of the database forward; every running worker looks at it at once."""
-        self._skew += parse_duration(span).total_seconds()
-        await self._set_skew()
+        """Let time pass: the clock of the database moves forward, every running worker looks at it at once.
+
+        Workers of `world.worker()` have beaten as always meanwhile. A clock that is wrong is `jump`.
+        """
+        self.passed += parse_duration(span).total_seconds()
+        await self.jump(span)
         for worker in self._workers:
             worker.heart.due_in(0)
+
+    async def jump(self, span: Duration) -> None:
+        """The clock of the database jumps forward, and nobody's own clock does. For workers of `app.worker()`."""
+        self._skew += parse_duration(span).total_seconds()
+        await self._set_skew()
 
     async def advance_until(self, work: Coroutine[Any, Any, T], step: Duration = "1h") -> T:
         """Move the clock on and on until `work` is done: for timers that are set one after the other."""
@@ -96,6 +109,10 @@ class World:
             self._workers.remove(worker)
         await worker._end_loop("heart")
         await worker._end_loop("claim")
+
+    async def takes_no_more(self, worker: JournalWorker) -> None:
+        """Wait until a worker that was asked to stop looks for no more: a look that was under way may find some."""
+        await eventually(worker._loops["claim"].done)
 
     async def count(self, table: str = "semel_execution") -> int:
         """How many rows a table has."""
@@ -143,19 +160,39 @@ class World:
         return await asyncio.to_thread(self._sqlite, text, args)
 
     def _sqlite(self, text: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        import apsw
-
-        connection = apsw.Connection(self.url.removeprefix("sqlite:///"))
-        try:
-            connection.set_busy_timeout(10_000)
-            return connection.execute(text, args).fetchall()
-        finally:
-            connection.close()
+        # The same SQLite library as the engine's: another one in this process would destroy the file.
+        with closing(choose_driver().connect(self.url.removeprefix("sqlite:///"), patience=10)) as connection:
+            return connection.execute(text, args) if args else connection.execute_script(text)
 
     async def close(self) -> None:
         """Close every app that was opened."""
         for app in self._apps:
             await app.close()
+
+
+class InWorldTime(Reachability):
+    """A database that answers all the while, also in the time that a test lets pass with `advance`."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+        self._began = world.passed
+
+    def answered(self, lease: int, asked: float, came: float, now: int) -> None:
+        """Only gaps count: the clock that a test moves is not one that jumps."""
+        super().answered(lease, asked, came, round(came * 1e6))
+
+    def missing(self, lease: int, at: float) -> float:
+        """What has passed in the world counts as if it had been waited for."""
+        return max(0.0, super().missing(lease, at) - (self._world.passed - self._began))
+
+
+class AlwaysThere(Reachability):
+    """A worker that was there before what died, and saw the database answer all the while."""
+
+    def missing(self, lease: int, at: float) -> float:
+        """Nobody need wait."""
+        return 0.0
 
 
 async def ended(handle: semel.Handle[Any]) -> semel.Status:
@@ -181,13 +218,40 @@ async def eventually(condition: Callable[[], Any], within: float = SOON) -> Any:
         await asyncio.sleep(0.01)
 
 
-async def waits(handle: semel.Handle[Any]) -> semel.Handle[Any]:
-    """Wait until a workflow waits for something."""
+async def waits(handle: semel.Handle[Any], signal: str | None = None) -> semel.Handle[Any]:
+    """Wait until a workflow waits, for this signal if one is named.
+
+    A cluster calls a workflow waiting also while the cluster still starts what the code has asked for.
+    """
 
     async def waiting() -> bool:
         execution = await handle.describe()
         assert not execution.status.terminal, f"{execution.status}: {execution.error}"
-        return execution.status is semel.Status.WAITING
+        if execution.status is not semel.Status.WAITING:
+            return False
+        return signal is None or any(event.name == signal for event in await handle.history())
 
     await eventually(waiting)
     return handle
+
+
+async def naps(handle: semel.Handle[Any]) -> semel.Handle[Any]:
+    """Wait until a workflow, or an entity in the middle of a message, waits for a timer."""
+
+    async def napping() -> bool:
+        execution = await handle.describe()
+        return execution.status is semel.Status.WAITING and execution.run_at is not None
+
+    await eventually(napping)
+    return handle
+
+
+class Verbs(semel.Observer):
+    """An observer that keeps the verbs which the engine has done: a test waits until a request is in."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def observe(self, verb: str, seconds: float, error: BaseException | None) -> None:
+        """See semel.Observer."""
+        self.done.append(verb)

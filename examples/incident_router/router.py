@@ -19,7 +19,7 @@ from examples.incident_router import incidents
 from examples.incident_router.incidents import Change
 from examples.incident_router.ports import Advice, FakeAgent, FakeSensors, FakeTickets, Outside
 
-app = semel.App()
+app = semel.App(namespace="incident-router")
 outside = Outside()
 
 BUCKET = 300
@@ -116,21 +116,21 @@ async def seen(router: semel.Handle[int], error_rate: float) -> None:
             await asyncio.sleep(0.02)
     for agent in await app.list(kind="workflow", name="brief_agent"):
         if agent.status.live:
-            await (await app.get(agent.id)).result("20s")
+            await (await app.get(agent.id)).result("1m")
 
 
 async def main() -> None:
     agent, sensors, tickets = FakeAgent(), FakeSensors(), FakeTickets()
     outside.agent, outside.sensors, outside.tickets = agent, sensors, tickets
     async with app, app.worker():
-        await (await app.start_workflow(set_up, workflow_id="set-up:incidents")).result("20s")
+        await (await app.start_workflow(set_up, workflow_id="set-up:incidents")).result("1m")
         before = {agent.id for agent in await app.list(name="brief_agent")}
         for error_rate in (7.0, 7.5, 25.0, 0.1):
             sensors.values["error_rate"] = error_rate
             await seen(await kick("shop"), error_rate)
         for agent_run in reversed(await app.list(name="brief_agent")):
             if agent_run.id not in before:
-                print(agent_run.key, await (await app.get(agent_run.id)).result("20s"))
+                print(agent_run.key, await (await app.get(agent_run.id)).result("1m"))
     for brief in agent.briefs:
         print(brief)
     print(f"{len(tickets.filed)} tickets")

@@ -3,7 +3,15 @@
 import typing
 
 from semel.contract.lifecycle import Status
-from semel.contract.records import ErrorInfo, Execution, Explanation, Suppressed
+from semel.contract.records import (
+    ErrorInfo,
+    Execution,
+    Explanation,
+    FailedMessage,
+    MessageConflict,
+    Suppressed,
+    Undelivered,
+)
 from semel.contract.retry import Retry
 from semel.errors import (
     ConfigError,
@@ -31,6 +39,7 @@ from semel.errors import (
     ResultPending,
     SchemaTooNew,
     SemelError,
+    SqliteLibraryConflict,
     TaskAlreadyCompleted,
     TaskAlreadyExists,
     TaskCancelled,
@@ -45,11 +54,13 @@ if typing.TYPE_CHECKING:
     from semel.define.handler import handler, idle, query
     from semel.define.task import Call, Task
     from semel.define.workflow import Workflow, WorkflowCall
-    from semel.engine.protocol import Replayed
+    from semel.engine.events import Failure, WorkerEvent, WorkerEventType
+    from semel.engine.protocol import Observer, Replayed
     from semel.entities import Ref
     from semel.flow.context import Child, Context, EntityContext
     from semel.flow.history import Event
     from semel.handle import Handle
+    from semel.runtime.logs import ExecutionFilter, configure_logging
 else:
     # These bring event loops and database drivers. They are imported when first asked for, so that
     # `from semel.contract import DedupWindow` is light, and safe inside other people's workflow sandboxes.
@@ -60,13 +71,19 @@ else:
         "Context": "semel.flow.context",
         "EntityContext": "semel.flow.context",
         "Event": "semel.flow.history",
+        "ExecutionFilter": "semel.runtime.logs",
+        "Failure": "semel.engine.events",
         "Handle": "semel.handle",
+        "Observer": "semel.engine.protocol",
         "Ref": "semel.entities",
         "Replayed": "semel.engine.protocol",
         "Running": "semel.define.context",
         "Task": "semel.define.task",
         "Workflow": "semel.define.workflow",
+        "WorkerEvent": "semel.engine.events",
+        "WorkerEventType": "semel.engine.events",
         "WorkflowCall": "semel.define.workflow",
+        "configure_logging": "semel.runtime.logs",
         "current": "semel.define.context",
         "effect_key": "semel.define.context",
         "handler": "semel.define.handler",
@@ -103,7 +120,10 @@ __all__ = [
     "ErrorInfo",
     "Event",
     "Execution",
+    "ExecutionFilter",
     "Explanation",
+    "FailedMessage",
+    "Failure",
     "Forbidden",
     "Handle",
     "InputError",
@@ -111,6 +131,7 @@ __all__ = [
     "InvalidValue",
     "KeyConflict",
     "LeaseLost",
+    "MessageConflict",
     "MigrationNeeded",
     "NonDeterminism",
     "NotDecodable",
@@ -118,6 +139,7 @@ __all__ = [
     "NotFound",
     "NotRedrivable",
     "NotResettable",
+    "Observer",
     "OutcomeError",
     "OutsideTask",
     "PayloadTooLarge",
@@ -129,6 +151,7 @@ __all__ = [
     "Running",
     "SchemaTooNew",
     "SemelError",
+    "SqliteLibraryConflict",
     "Status",
     "Suppressed",
     "Task",
@@ -137,9 +160,13 @@ __all__ = [
     "TaskCancelled",
     "TaskFailed",
     "TaskTimedOut",
+    "Undelivered",
+    "WorkerEvent",
+    "WorkerEventType",
     "Workflow",
     "WorkflowCall",
     "WorkflowEnded",
+    "configure_logging",
     "current",
     "effect_key",
     "handler",

@@ -18,22 +18,30 @@ if TYPE_CHECKING:
 Batch = Call[Any] | tuple[Call[Any], str | None]
 
 
-async def answer(app: App, start: Start, admission: Admission, on_duplicate: str) -> Handle[Any]:
-    """What the caller gets: a handle, or the error that says why not."""
+def handle_of(app: App, start: Start, admission: Admission, on_duplicate: str) -> Handle[Any] | None:
+    """The handle that the caller gets; None: there is an error instead, see `refusal`. Most calls end here."""
+    new = isinstance(admission.decision, Admit)
+    if not new and (on_duplicate == "raise" or isinstance(admission.decision, Refuse)):
+        return None
+    return Handle(app, admission.id, start.terms.name, start.key, duplicate=not new)
+
+
+async def refusal(
+    app: App, start: Start, admission: Admission
+) -> KeyConflict | TaskAlreadyExists | TaskAlreadyCompleted:
+    """The error that says why there is no handle for the caller."""
     match admission.decision:
-        case Admit():
-            return Handle(app, admission.id, start.terms.name, start.key, duplicate=False)
         case Refuse(prior, reason):
-            raise await _conflict(app, start, prior, reason)
+            return await _conflict(app, start, prior, reason)
         case Join(prior) | Replay(prior):
-            if on_duplicate == "raise":
-                raise await _duplicate(app, start, prior)
-            return Handle(app, admission.id, start.terms.name, start.key, duplicate=True)
+            return await _duplicate(app, start, prior)
+        case Admit():
+            raise AssertionError("what was admitted has a handle")
 
 
 async def _conflict(app: App, start: Start, prior: Prior, reason: Reason) -> KeyConflict:
     stored = await app.engine.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None
-    return conflict(start.key or "", start.terms.name, prior, reason, stored, start.payload)
+    return conflict(start.key or "", start.terms.name, prior, reason, stored, start.payload, start.shape)
 
 
 async def _duplicate(app: App, start: Start, prior: Prior) -> TaskAlreadyExists | TaskAlreadyCompleted:

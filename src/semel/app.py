@@ -13,13 +13,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from weakref import WeakKeyDictionary
 
-from semel.admitting import Batch, answer
-from semel.contract.decision import Admit
+from semel.admitting import Batch, handle_of, refusal
+from semel.codec import encode
+from semel.contract.decision import Reuse
 from semel.contract.durations import Duration
-from semel.contract.keys import ID_LENGTH, check_attribute, check_key, check_name
+from semel.contract.keys import ID_LENGTH, check_attribute, check_key, check_kind, check_name, check_queues
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate
-from semel.contract.records import Execution, Explanation
+from semel.contract.records import Execution, Explanation, FailedMessage, Undelivered
 from semel.contract.words import tell
 from semel.define.entity import Entity
 from semel.define.task import Call, Task
@@ -28,17 +29,35 @@ from semel.defining import Definitions
 from semel.engine.ids import new_id
 from semel.engine.inside import refuse_inside
 from semel.engine.observed import observed
-from semel.engine.protocol import Engine, Filter, Finding, Observer, QueueState, Replayed, Worker, WorkerState
+from semel.engine.protocol import (
+    Engine,
+    Filter,
+    Finding,
+    Message,
+    Observer,
+    QueueState,
+    Replayed,
+    Start,
+    Terms,
+    Waiting,
+    Worker,
+    WorkerState,
+)
 from semel.engine.requests import foreign_request, request, workflow_request
+from semel.engine.service import describe_unserved, is_unserved, unserved
 from semel.engines.opening import Opener
 from semel.engines.temporal.locating import located
-from semel.entities import Ref
-from semel.errors import InvalidValue, NotFound, NotRedrivable
+from semel.entities import CRASHES_BORNE, Ref
+from semel.errors import EngineError, InvalidValue, NotFound, NotRedrivable
 from semel.flow import recording
 from semel.flow.guard import refuse_app
 from semel.flow.replaying import try_replay
+from semel.flow.seen import REDRIVE
 from semel.handle import Handle
-from semel.recorded import own_flows
+from semel.recorded import own_flows, without_code
+from semel.runtime.events import Events
+from semel.runtime.failure_hook import OnFailure
+from semel.runtime.loop_watch import LoopWatch
 from semel.settings import load, read_worker
 
 if TYPE_CHECKING:
@@ -51,6 +70,8 @@ R = TypeVar("R")
 S = TypeVar("S")
 OnDuplicate = Literal["return", "raise"]
 ReuseName = Literal["failed_only", "reject", "always"]
+MOST_FAILED = 100
+"""Messages that failed, and entities that have such, in one answer."""
 
 
 class App(Definitions):
@@ -59,8 +80,9 @@ class App(Definitions):
     `url` is `sqlite:///file.db`, `sqlite:///:memory:`, `postgresql://…` or `temporal://host:7233/namespace`; without it
     SEMEL_URL, then `semel.toml`, then `sqlite:///semel.db`. SQLite makes its tables on first use; the others want
     `semel migrate`, or `auto_migrate=True`. `records` is the database beside a Temporal cluster, for what the cluster
-    does not keep; `codec` encrypts what goes there, and `interceptors` are Temporal's. `clock` and `observer` are for
-    tests and for tracing.
+    does not keep; `codec` encrypts what goes there, and `interceptors` are Temporal's. `on_failure` is called with a
+    `Failure` for each task, workflow or message of an entity that fails in a worker of this app: a plain function, in a
+    thread, or an async one. `observer` hears of each call and of what workers do; `clock` is for tests.
     """
 
     def __init__(
@@ -74,6 +96,7 @@ class App(Definitions):
         codec: PayloadCodec | None = None,
         interceptors: Sequence[Interceptor] = (),
         observer: Observer | None = None,
+        on_failure: OnFailure | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         super().__init__()
@@ -89,7 +112,8 @@ class App(Definitions):
         check_name(settings.namespace, "namespace")
         self.settings = settings
         self._observer = observer
-        self._opener = Opener(settings, self.tasks, auto_migrate, clock, codec, interceptors)
+        self._events = Events(observer, on_failure)
+        self._opener = Opener(settings, self.tasks, auto_migrate, clock, codec, interceptors, self._events)
         self._engines: WeakKeyDictionary[asyncio.AbstractEventLoop, Engine] = WeakKeyDictionary()
         self._last: tuple[asyncio.AbstractEventLoop, Engine] | tuple[None, None] = (None, None)
         self._unconfigured = bool(settings.queues)
@@ -143,6 +167,7 @@ class App(Definitions):
         True), or with `on_duplicate="raise"` TaskAlreadyExists or TaskAlreadyCompleted. `reuse` says which
         finished executions give their key back. Same key, other input: KeyConflict.
         """
+        self._refuse_foreign(task)
         start = request(
             self.settings, task, args, kwargs, task_id=task_id, on_duplicate=on_duplicate, reuse=reuse,
             priority=priority, delay=delay, run_at=run_at, queue=queue,
@@ -150,7 +175,10 @@ class App(Definitions):
         if self._unconfigured:
             await self._configure()
         admission = await self.engine.start(start)
-        return await answer(self, start, admission, on_duplicate)
+        handle = handle_of(self, start, admission, on_duplicate)
+        if handle is None:
+            raise await refusal(self, start, admission)
+        return handle
 
     async def enqueue_many(
         self, calls: Iterable[Batch], *, on_duplicate: OnDuplicate = "return", reuse: ReuseName = "failed_only",
@@ -165,6 +193,7 @@ class App(Definitions):
         starts = []
         for entry in calls:
             call, key = entry if isinstance(entry, tuple) else (entry, None)
+            self._refuse_foreign(call)
             starts.append(
                 request(
                     self.settings, call, (), {}, task_id=key, on_duplicate=on_duplicate, reuse=reuse,
@@ -174,12 +203,13 @@ class App(Definitions):
         if self._unconfigured:
             await self._configure()
         admissions = await self.engine.start_many(starts)
-        return [
-            Handle(self, a.id, s.terms.name, s.key, duplicate=False)
-            if isinstance(a.decision, Admit)
-            else await answer(self, s, a, on_duplicate)
-            for s, a in zip(starts, admissions, strict=True)
-        ]
+        handles = []
+        for start, admission in zip(starts, admissions, strict=True):
+            handle = handle_of(self, start, admission, on_duplicate)
+            if handle is None:
+                raise await refusal(self, start, admission)
+            handles.append(handle)
+        return handles
 
     @overload
     async def start_workflow(
@@ -220,18 +250,28 @@ class App(Definitions):
         if isinstance(workflow, str):
             start = foreign_request(self.settings, self.engine.capabilities, workflow, args, kwargs, **options)
         else:
+            self._refuse_foreign(workflow)
             start = workflow_request(self.settings, workflow, args, kwargs, **options)
         if self._unconfigured:
             await self._configure()
         admission = await self.engine.start(start)
-        return await answer(self, start, admission, on_duplicate)
+        handle = handle_of(self, start, admission, on_duplicate)
+        if handle is None:
+            raise await refusal(self, start, admission)
+        return handle
+
+    def _refuse_foreign(self, asked: object) -> None:
+        """InvalidValue: a function of another app. What is no function at all is refused by the request."""
+        one = asked.task if isinstance(asked, Call) else asked.workflow if isinstance(asked, WorkflowCall) else asked
+        if isinstance(one, Task) or isinstance(one, Workflow):  # noqa: SIM101, one union a call costs more than both
+            self.tasks.refuse_foreign(one)
 
     def _ref(self, entity: Entity[S], id: str) -> Ref[S]:
         return Ref(self, entity, id)
 
     async def find(self, key: str, *, kind: str = "task") -> Handle[Any] | None:
         """A handle to the newest execution under a key, or None."""
-        execution = await self.engine.find(kind, check_key(key, "key"))
+        execution = await self.engine.find(check_kind(kind), check_key(key, "key"))
         return None if execution is None else self._handle(execution)
 
     async def get(self, id: str) -> Handle[Any]:
@@ -260,15 +300,18 @@ class App(Definitions):
         except ValueError:
             raise InvalidValue(f"status={status!r}: there are {', '.join(Status)}.") from None
         words = dict(check_attribute(word, value) for word, value in (attributes or {}).items())
+        kind = None if kind is None else check_kind(kind)
         return await self.engine.executions(Filter(wanted, queue, name, kind, before, limit, words))
 
     async def replay(
         self, *, status: Status | str | None = None, name: str | None = None, since: Duration | None = None,
-        limit: int = 1000, progress: Callable[[int, int], None] = lambda done, of: None,
+        limit: int = 1000, progress: Callable[[int, int], None] = lambda done, of: None, missing: bool = True,
     ) -> Sequence[Replayed]:  # fmt: skip
         """Run the code of this app against what its workflows and entities have recorded: would they go on?
 
-        The newest `limit` of them, begun within `since`. Nothing is written, and no step or task runs.
+        The newest `limit` of them, begun within `since`. Nothing is written, and no step or task runs. With `missing`,
+        the answer also names what waits for a function that this app does not have: one task, workflow or entity of
+        each function.
         """
         found = await own_flows(self, status, name, since, limit)
         answers = []
@@ -277,7 +320,7 @@ class App(Definitions):
             if replayed is not None:
                 answers.append(replayed)
             progress(done, len(found))
-        return answers
+        return [*answers, *(await without_code(self, name) if missing else ())]
 
     def replay_history(self, text: str | bytes) -> Replayed:
         """The same for one history that `handle.export()` or `semel workflows export` made. Needs no database.
@@ -290,7 +333,10 @@ class App(Definitions):
         """Run a failed, cancelled or timed-out task or workflow again, as a new execution; the old one stays."""
         old = await (await self.get(id)).describe()
         if old.kind == "entity":
-            raise NotRedrivable(f"{old.key!r} is an entity: its next message begins a new one, which knows its keys.")
+            raise NotRedrivable(
+                f"{old.key!r} is an entity: its next message begins a new one, which knows its "
+                f"keys. Messages that failed are sent again with: semel entities redrive {old.key}"
+            )
         redriven = await self.engine.redrive(old.id, new_id())
         if redriven is None:
             raise NotRedrivable(
@@ -302,9 +348,67 @@ class App(Definitions):
     async def explain(self, key: str, *, kind: str = "task") -> Explanation:
         """Everything known of a key, also in words: `print(await app.explain("order-1"))`."""
         key = check_key(key, "key")
-        executions, suppressed, now = await self.engine.explain(kind, key)
-        text = tell(key, executions, suppressed, now)
-        return Explanation(key, kind, tuple(executions), tuple(suppressed or ()), now, text)
+        executions, suppressed, now = await self.engine.explain(check_kind(kind), key)
+        found = Undelivered()
+        if kind != "task" and executions:
+            found = await self.engine.undelivered(kind, key)
+        text = tell(key, executions, suppressed, now, await self._why_it_waits(executions), found)
+        return Explanation(key, kind, tuple(executions), tuple(suppressed or ()), now, text, found)
+
+    async def failed_messages(self, key: str | None = None) -> Sequence[FailedMessage]:
+        """The messages of an entity (`Class/id`), or of all that live, that failed and were not sent again.
+
+        Newest first, at most 100, for 30 days; of all entities, those of the 100 that failed last (on Temporal: that
+        were started last). NotFound if there is no such entity.
+        """
+        if key is not None:
+            await self._entity_under(key)
+        keys = await self.engine.failing_entities(MOST_FAILED) if key is None else [key]
+        found = [
+            replace(one, entity=each) for each in keys for one in (await self.engine.undelivered("entity", each)).failed
+        ]
+        if key is None:
+            found.sort(key=lambda one: one.failed_at, reverse=True)
+        return tuple(found[:MOST_FAILED])
+
+    async def redrive_messages(self, key: str, number: int | None = None) -> Sequence[FailedMessage]:
+        """Send messages of an entity that failed again, oldest first, each under its own key; what was sent.
+
+        All of them whose arguments were kept, or the one with this number: NotRedrivable if that is not there.
+        """
+        entity = await self._entity_under(key)
+        found = [one for one in await self.failed_messages(key) if number in (None, one.number)]
+        able = [one for one in reversed(found) if one.arguments is not None]
+        if number is not None and not able:
+            raise NotRedrivable(
+                f"{key} has no failed message #{number}"
+                + (" whose arguments were kept: send it anew." if found else f". See: semel entities failed {key}")
+            )
+        terms = Terms(
+            "entity", entity.name, entity.queue, 0, Reuse.ALWAYS, CRASHES_BORNE, entity.retention, entity.window
+        )
+        for one in able:
+            payload = encode(one.arguments, "arguments", limit=self.settings.max_payload)
+            own = f"{REDRIVE}{one.number}" if one.dedup_key is None else one.dedup_key
+            await self.engine.send(Message(Start(new_id(), key, b"{}", b"", terms), one.handler, payload, own))
+        return able
+
+    async def _entity_under(self, key: str) -> Execution:
+        found = await self.engine.find("entity", check_key(key, "key"))
+        if found is None:
+            raise NotFound(f"there is no entity {key!r}: its key is Class/id. See: semel workflows list --kind entity")
+        return found
+
+    async def _why_it_waits(self, executions: Sequence[Execution]) -> str:
+        newest = executions[0] if executions else None
+        if newest is None or newest.status not in (Status.PENDING, Status.WAITING):
+            return ""
+        try:
+            workers = await self.engine.workers()
+        except EngineError:  # a server that keeps no list of workers
+            return ""
+        missing = is_unserved(workers, newest.name, newest.queue)
+        return describe_unserved(newest.kind, newest.name, newest.queue) if missing else ""
 
     def configure_queue(
         self, name: str, *, retention: Duration | None = None, dedup_window: Duration | None = None,
@@ -325,24 +429,27 @@ class App(Definitions):
     async def worker(
         self, *, queues: Sequence[str] | None = None, concurrency: int | None = None,
         lease: Duration | None = None, grace: Duration | None = None, clean_every: Duration | None = None,
-        cached_workflows: int | None = None,
+        cached_workflows: int | None = None, decode_timeout: Duration | None = None,
     ) -> AsyncIterator[Worker]:  # fmt: skip
         """A worker in this process: `async with app.worker(): …`. Leaving the block drains it."""
         values = {
             "concurrency": concurrency, "lease": lease, "grace": grace, "clean_every": clean_every,
-            "cached_workflows": cached_workflows,
+            "cached_workflows": cached_workflows, "decode_timeout": decode_timeout,
         }  # fmt: skip
         settings = read_worker(values, self.settings.worker)
-        for queue in queues or ():
-            check_name(queue, "queue")
+        check_queues(queues)
         if self._unconfigured:
             await self._configure()
         worker = self.engine.worker(self.tasks, queues, replace(self.settings, worker=settings))
         await worker.start()
+        watch = LoopWatch(self._events)
+        watch.start()
         try:
             yield worker
         finally:
+            watch.stop()
             await worker.stop()
+            await self._events.drain()
 
     async def queues(self) -> Sequence[QueueState]:
         """Queues, what is in them, and their limits."""
@@ -353,6 +460,13 @@ class App(Definitions):
     async def workers(self) -> Sequence[WorkerState]:
         """Workers that hold a lease."""
         return await self.engine.workers()
+
+    async def unserved(self) -> Sequence[Waiting]:
+        """Work that waits although workers run, since none of them has its function: by function and queue.
+
+        Its function was renamed or removed, or its workers are not started.
+        """
+        return unserved(await self.engine.waiting(), await self.engine.workers())
 
     async def clean(self) -> int:
         """Drop what is past its retention now, as workers do by themselves; how many were looked at."""

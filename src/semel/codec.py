@@ -10,15 +10,20 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import sys
+import threading
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, combinations, islice
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
-from semel.errors import DefinitionError, NotDecodable, NotEncodable, PayloadTooLarge
+from semel.contract.fingerprint import fingerprint
+from semel.errors import DefinitionError, NotDecodable, NotEncodable, PayloadTooLarge, phrase
+
+T = TypeVar("T")
 
 MAX_PAYLOAD: Final = 1 << 20
 MAX_DEPTH: Final = 64
@@ -27,6 +32,7 @@ _SUSPECT: Final = 19
 """Digits of an integer that may be beyond 64 bits; what is shorter cannot be too deep either."""
 _LONG_NUMBER: Final = re.compile(rb"\d{%d}" % _SUSPECT)
 _HARMLESS: Final = (str, int, bool)
+_VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _to_json(value: Any) -> Any:
@@ -102,7 +108,7 @@ def _encode_with_keys(value: Any, what: str, error: Exception) -> bytes:
     try:
         return _encoder.encode(msgspec.to_builtins(value, enc_hook=_to_json, str_keys=True))
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        raise NotEncodable(f"{what} cannot be stored as JSON: {error}.") from error
+        raise NotEncodable(f"{what} cannot be stored as JSON: {phrase(error)}.") from error
 
 
 def _point_at(value: Any, path: str, *, plain: bool, advice: str = _ANNOTATE, depth: int = 0) -> None:
@@ -170,15 +176,46 @@ def is_plain(annotation: Any) -> bool:
     return annotation is Any or annotation is inspect.Parameter.empty or annotation is object
 
 
+_building: Final = threading.RLock()
+"""Held while msgspec works out what a type is made of. It does so on first use and keeps the unfinished result on the
+class, where a second thread finds it: the process dies of SIGSEGV. A decoder that is finished is safe in any thread."""
+
+
+@overload
+def decoder_of(kind: type[T]) -> msgspec.json.Decoder[T]: ...
+@overload
+def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]: ...
+def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Make a JSON decoder of a type. Modules do it when they are imported, never on first use in some thread."""
+    with _building:
+        return msgspec.json.Decoder(kind)
+
+
+@overload
+def converter_of(kind: type[T]) -> Callable[[Any], T]: ...
+@overload
+def converter_of(kind: Any) -> Callable[[Any], Any]: ...
+def converter_of(kind: Any) -> Callable[[Any], Any]:
+    """Make a function that converts plain JSON values to a type; like `decoder_of`, when a module is imported."""
+    decoder_of(kind)  # what msgspec works out for it is what a conversion uses, too
+
+    def convert(value: Any) -> Any:
+        return msgspec.convert(value, kind)
+
+    return convert
+
+
 def object_reader(name: str, fields: list[tuple[str, Any, Any]]) -> msgspec.json.Decoder[Any]:
     """Reads one JSON object of (name, annotation, default) fields; unknown ones are an error. TypeError: it cannot."""
     kind = msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
-    return msgspec.json.Decoder(kind, dec_hook=_from_json)
+    with _building:
+        return msgspec.json.Decoder(kind, dec_hook=_from_json)
 
 
 def reader_of(kind: Any) -> msgspec.json.Decoder[Any]:
     """Reads one JSON value as a type. TypeError: it is none that can be read."""
-    return msgspec.json.Decoder(Any if is_plain(kind) else kind, dec_hook=_from_json)
+    with _building:
+        return msgspec.json.Decoder(Any if is_plain(kind) else kind, dec_hook=_from_json)
 
 
 def unreadable(reader: msgspec.json.Decoder[Any]) -> str | None:
@@ -229,7 +266,7 @@ class Returns:
                 self._result.decode(data)
             except (msgspec.MsgspecError, TypeError, ValueError) as error:
                 raise NotEncodable(
-                    f"the result does not fit the return annotation: {error}. Nobody could read it back: "
+                    f"the result does not fit the return annotation: {phrase(error)}. Nobody could read it back: "
                     "mend the annotation."
                 ) from error
         return data
@@ -241,7 +278,7 @@ class Returns:
         try:
             return self._result.decode(data)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise NotDecodable(f"the stored result does not fit the return annotation: {error}.") from error
+            raise NotDecodable(f"the stored result does not fit the return annotation: {phrase(error)}.") from error
 
 
 class Shape(Returns):
@@ -264,7 +301,8 @@ class Shape(Returns):
         self._names = tuple(p.name for p in parameters)
         self._simple = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
         self._most = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
-        self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        self._required = frozenset(p.name for p in parameters if p.default is p.empty and p.kind not in _VARIADIC)
+        self._defaults = dict(_defaults(parameters))
         self._plain = frozenset(p.name for p in parameters if is_plain(hints.get(p.name, Any)))
         fields = [(p.name, _field_type(p, hints.get(p.name, Any)), _default(p)) for p in parameters]
         super().__init__(hints.get("return", Any), f"{kind} {name!r}")
@@ -278,16 +316,25 @@ class Shape(Returns):
         return unreadable(self._reader)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Arguments by parameter name, defaults filled in. TypeError as a plain call would raise it."""
+        """The arguments that were given, by parameter name. TypeError as a plain call would raise it.
+
+        Those that were left out are not there: whoever runs the function uses its own defaults, so that code from
+        before a parameter was added can still run what does not use it.
+        """
         if self._simple and not kwargs and len(args) == len(self._names) == self._most:
             return dict(zip(self._names, args, strict=True))
         if self._simple and len(args) <= self._most:
-            bound = {**self._defaults, **dict(zip(self._names, args, strict=False)), **kwargs}
-            if len(bound) == len(self._names) and not (
+            bound = {**dict(zip(self._names, args, strict=False)), **kwargs}
+            if self._required <= bound.keys() and not (
                 kwargs and (kwargs.keys() - self._names or kwargs.keys() & set(self._names[: len(args)]))
             ):
                 return bound
-        arguments = self.signature.bind(*args, **kwargs)
+        return dict(self.signature.bind(*args, **kwargs).arguments)
+
+    def with_defaults(self, bound: dict[str, Any]) -> dict[str, Any]:
+        """Bound arguments with the defaults of those that were left out, in the order of the signature."""
+        arguments = self.signature.bind_partial()
+        arguments.arguments.update(bound)
         arguments.apply_defaults()
         return dict(arguments.arguments)
 
@@ -303,18 +350,39 @@ class Shape(Returns):
             self._reader.decode(data)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise NotEncodable(
-                f"an argument does not fit its annotation: {error}. The worker could not read it back."
+                f"an argument does not fit its annotation: {phrase(error)}. The worker could not read it back."
             ) from error
         return data
 
-    def as_before(self, data: bytes) -> Iterator[bytes]:
-        """An input as it may have been stored before the function got some of its parameters: without those that
-        hold their defaults, the last ones first."""
-        bound = msgspec.json.decode(data)
-        idle = [n for n, default in self._defaults.items() if n in bound and _same_json(bound[n], default)]
-        some = chain.from_iterable(combinations(reversed(idle), count) for count in range(1, len(idle) + 1))
-        for gone in islice(some, MOST_GUESSES):
-            yield _encoder.encode({name: value for name, value in bound.items() if name not in gone})
+    def fingerprint(self, name: str, bound: dict[str, Any], payload: bytes) -> bytes:
+        """What stands for bound arguments, encoded as `payload`, in comparisons: those equal to their default do not
+        count, as if they had been left out."""
+        if not self._defaults or bound.keys().isdisjoint(self._defaults):
+            return fingerprint(name, payload)
+        idle = {n for n in bound.keys() & self._defaults.keys() if _json_of(bound[n]) == self._defaults[n]}
+        if not idle:
+            return fingerprint(name, payload)
+        counting = {n: value for n, value in bound.items() if n not in idle}
+        return fingerprint(name, encode(counting, "arguments", limit=len(payload)))
+
+    def older_fingerprints(self, name: str, payload: bytes) -> Iterator[bytes]:
+        """Other fingerprints that the same request may have got: with some of the arguments that equal their default.
+
+        Older rows count every argument that the function had when they were written, and journals those that were
+        given.
+        """
+        given = msgspec.json.decode(payload)
+        counting = {n: v for n, v in given.items() if n not in self._defaults or _json_of(v) != self._defaults[n]}
+        idle = [n for n, default in self._defaults.items() if n not in counting and default is not None]
+        some = chain.from_iterable(combinations(reversed(idle), count) for count in range(len(idle)))
+        for gone in chain([tuple(idle)], islice(some, MOST_GUESSES)):
+            there = {n: msgspec.Raw(self._defaults[n] or b"") for n in idle if n not in gone}
+            yield fingerprint(name, _encoder.encode({**counting, **there}))
+
+    def show_defaults(self, payload: bytes) -> bytes:
+        """Stored arguments as people compare them: with the defaults of those that were left out."""
+        there = {n: msgspec.Raw(json) for n, json in self._defaults.items() if json is not None}
+        return _encoder.encode({**there, **msgspec.json.decode(payload)})
 
     def decode_input(self, data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments for the call."""
@@ -324,7 +392,7 @@ class Shape(Returns):
             values = self._reader.decode(data)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise NotDecodable(
-                f"the stored arguments do not fit the function's signature: {error}. Was the function changed "
+                f"the stored arguments do not fit the function's signature: {phrase(error)}. Was the function changed "
                 "while tasks were waiting? Keep old parameters, or give new ones a default."
             ) from error
         if self._simple:
@@ -334,11 +402,23 @@ class Shape(Returns):
         return arguments.args, arguments.kwargs
 
 
-def _same_json(stored: Any, value: Any) -> bool:
+def _json_of(value: Any) -> bytes | None:
+    """The canonical JSON of an argument or a default; None: it cannot be stored."""
     try:
-        return _encoder.encode(stored) == encode(value, "default")
+        return encode(value, "default", limit=sys.maxsize)
     except NotEncodable:
-        return False
+        return None
+
+
+def _defaults(parameters: Iterable[inspect.Parameter]) -> Iterator[tuple[str, bytes | None]]:
+    """Parameters that may be left out, with the JSON of what they then are."""
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            yield parameter.name, b"[]"
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            yield parameter.name, b"{}"
+        elif parameter.default is not parameter.empty:
+            yield parameter.name, _json_of(parameter.default)
 
 
 def _without_leading(signature: inspect.Signature, skip: int, who: str) -> inspect.Signature:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
 
 from semel.contract.decision import Reuse
 from semel.contract.durations import Duration, parse_duration
+from semel.contract.fingerprint import ABSENT, NOT_KEPT
 from semel.contract.keys import check_key
 from semel.contract.lifecycle import Status
+from semel.contract.marks import compare_marks, message_mark
+from semel.contract.records import FailedMessage
 from semel.define.entity import Entity
+from semel.engine.conflicts import describe_differences
 from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
 from semel.engine.protocol import Message, Outcome, Start, Terms
-from semel.errors import NotFound, ResultPending, SemelError, TaskFailed
+from semel.errors import KeyConflict, NotFound, ResultPending, SemelError, TaskFailed, phrase
 from semel.flow import snapshot
 from semel.flow.seen import PRIVATE
 from semel.settings import QueueSettings, Settings
@@ -51,11 +58,13 @@ class Ref(Generic[S]):
     ) -> Any:
         """Hand it a message and wait for what its handler returns. A duplicate gets what the first one got.
 
-        TaskFailed if the handler raised, ResultPending when `timeout` is over first (the message stays).
+        TaskFailed if the handler raised, ResultPending when `timeout` is over first (the message stays), KeyConflict
+        if the key stands for a message to another handler or with other arguments.
         """
         key = f"{PRIVATE}{new_id()}" if dedup_key is None else check_key(dedup_key, "dedup_key")
+        message = self._message(handler, args, kwargs, key)
         seconds = None if timeout is None else parse_duration(timeout, "timeout").total_seconds()
-        id_ = await self._app.engine.send(self._message(handler, args, kwargs, key))
+        id_ = await self._app.engine.send(message)
         outcome = await self._app.engine.answer(id_, key, seconds)
         if outcome is None:
             later = ": ask again with the same dedup_key"
@@ -65,6 +74,8 @@ class Ref(Generic[S]):
                 f"{self.key} has not answered {handler!r} within {seconds:g} s. The message stays{later}.",
                 execution_id=id_,
             )
+        if dedup_key is not None:
+            self._refuse_another(id_, message, outcome)
         if outcome.expired or outcome.status is not Status.COMPLETED:
             raise self._failure(id_, handler, outcome)
         return self._entity.handlers[handler].shape.decode_result(outcome.output)
@@ -88,13 +99,37 @@ class Ref(Generic[S]):
             return self._entity.fresh()
         return self._entity.decode_state(snapshot.load(data).input)
 
+    async def failed(self) -> Sequence[FailedMessage]:
+        """Its messages that failed and were not sent again, newest first. NotFound while it has had none."""
+        return await self._app.failed_messages(self.key)
+
+    async def redrive(self, number: int | None = None) -> Sequence[FailedMessage]:
+        """Send its messages that failed again, or one of them; what was sent. See App.redrive_messages."""
+        return await self._app.redrive_messages(self.key, number)
+
+    def _refuse_another(self, id: str, message: Message, outcome: Outcome) -> None:
+        """KeyConflict if this is the answer to another message, which has the key."""
+        offered = message_mark(message.name, message.payload)
+        differs = compare_marks(outcome.mark, offered, self._entity.handlers[message.name].defaults)
+        if differs is not None:
+            given = msgspec.json.decode(message.payload)
+            found = {name: (NOT_KEPT, given.get(name, ABSENT)) for name in differs.fields}
+            values = f"{differs.held!r} with other arguments ({describe_differences(found)})" if found else str(differs)
+            raise KeyConflict(
+                f"dedup_key {message.key!r} of {self.key} stands for another message: {values}. This one was not "
+                f"handled. Use a new key, or see: semel explain {self.key} --kind entity",
+                existing_execution_id=id,
+                status=outcome.status,
+                differences=found,
+            )
+
     def _failure(self, id: str, handler: str, outcome: Outcome) -> SemelError:
         error = outcome.error
         if outcome.status is not Status.FAILED or error is None:
             return failure(id, f"{self.key}.{handler}", outcome)
         ended = "did not come to its end," if error.type == "semel.WorkerLost" else "raised"
         return TaskFailed(
-            f"{self.key}: the handler {handler!r} {ended} {error.type}: {error.message}. Its state is as before.",
+            f"{self.key}: the handler {handler!r} {ended} {phrase(error)}. Its state is as before.",
             execution_id=id, error_type=error.type, error_message=error.message, traceback=error.traceback,
         )  # fmt: skip
 

@@ -30,7 +30,8 @@
         ├── EngineUnavailable       N01  the database cannot be reached or stopped answering
         ├── MigrationNeeded         N02  tables are missing or old: run `semel migrate`
         ├── SchemaTooNew            N03  tables were made by a newer Semel
-        └── LeaseLost               N04  this worker was away too long; others took its work
+        ├── LeaseLost               N04  this worker was away too long; others took its work
+        └── SqliteLibraryConflict   N05  two SQLite libraries in one process were about to share a file
 
 Each has a stable `code` (`SEMEL-K02`), says what happened, to which thing, and what to do next.
 """
@@ -38,7 +39,22 @@ Each has a stable `code` (`SEMEL-K02`), says what happened, to which thing, and 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+_SHOWN_TRACEBACK: Final = 8_000
+"""Characters of a remote traceback that are printed with an error: its end, which says most."""
+
+
+def type_name(kind: type[BaseException]) -> str:
+    """The name under which the type of an error is stored and shown, such as `ValueError` or `shop.CardDeclined`.
+
+    Semel's own go by the name they are imported by, `semel.KeyConflict`, whichever module the class is in: what is
+    stored must not depend on where our code stands.
+    """
+    if kind.__module__ == "builtins":
+        return kind.__qualname__
+    module = "semel" if kind.__module__.startswith("semel.") else kind.__module__
+    return f"{module}.{kind.__qualname__}"
 
 
 class SemelError(Exception):
@@ -53,6 +69,21 @@ class SemelError(Exception):
     def message(self) -> str:
         """The sentence alone, without name and code."""
         return super().__str__()
+
+
+def phrase(what: object) -> str:
+    """What an error or a text says, for the middle of another sentence.
+
+    One of Semel's own errors goes without its name and code, and nothing ends with a full stop: the sentence around it
+    has its own.
+    """
+    text = (what.message if isinstance(what, SemelError) else str(what)).rstrip()
+    return text if text.endswith("...") else text.rstrip(".")
+
+
+def phrase_with_type(error: BaseException) -> str:
+    """The name of an error's type, and what it says if it says something, for the middle of another sentence."""
+    return ": ".join(filter(None, (type(error).__name__, phrase(error))))
 
 
 class ConfigError(SemelError):
@@ -157,15 +188,33 @@ class OutcomeError(SemelError):
 
 
 class TaskFailed(OutcomeError):
-    """The task raised on its last attempt, or its worker died too often."""
+    """The task raised on its last attempt, or its worker died too often.
+
+    `error_type` and `error_message` are those of what it raised, `root_cause_type` that of the exception which the
+    chain of causes began with, also across workflows and their tasks. `traceback` is the remote traceback as text; it
+    is printed with this error.
+    """
 
     code = "SEMEL-R01"
 
-    def __init__(self, message: str, *, execution_id: str, error_type: str, error_message: str, traceback: str) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        execution_id: str,
+        error_type: str,
+        error_message: str,
+        traceback: str,
+        root_cause_type: str = "",
+    ) -> None:
         super().__init__(message, execution_id=execution_id)
         self.error_type = error_type
         self.error_message = error_message
         self.traceback = traceback
+        self.root_cause_type = root_cause_type or error_type
+        if traceback:
+            shown = traceback if len(traceback) <= _SHOWN_TRACEBACK else f"…{traceback[-_SHOWN_TRACEBACK:]}"
+            self.add_note(f"Raised in execution {execution_id}:\n{shown.rstrip()}")
 
 
 class TaskCancelled(OutcomeError):
@@ -277,3 +326,9 @@ class LeaseLost(EngineError):
     """This worker did not renew its lease in time; its work now belongs to others."""
 
     code = "SEMEL-N04"
+
+
+class SqliteLibraryConflict(EngineError):
+    """A file was about to be opened through two SQLite libraries in one process, which destroys it. It was not."""
+
+    code = "SEMEL-N05"

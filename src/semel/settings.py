@@ -14,9 +14,10 @@ from typing import Any
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_name
 from semel.contract.rates import Rate, parse_rate
-from semel.errors import ConfigError, InvalidValue
+from semel.errors import ConfigError, InvalidValue, phrase
 
 DEFAULT_URL = "sqlite:///semel.db"
+SQLITE_DRIVERS = ("auto", "sqlite3", "apsw")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class WorkerSettings:
     clean_every: timedelta = timedelta(hours=1)
     cached_workflows: int = 1000
     """How many waiting workflows are kept in memory; the others are read from their journal when they go on."""
+    decode_timeout: timedelta = timedelta(minutes=10)
+    """How long a task whose input no worker can decode is left for one that can, before it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,8 @@ class Settings:
     namespace: str = "default"
     records: str | None = None
     """The database beside a Temporal cluster, for what the cluster does not keep."""
+    sqlite_driver: str = "auto"
+    """The SQLite library to use: Python's own `sqlite3`, or apsw. "auto": apsw only where the own one is too old."""
     max_payload: int = 1 << 20
     auto_migrate: bool = False
     queues: Mapping[str, QueueSettings] = field(default_factory=dict)
@@ -116,7 +121,10 @@ def load(config: str | os.PathLike[str] | None, env: Mapping[str, str] = os.envi
         elif path.name != "semel.toml" or path.parent != Path():
             raise ConfigError(f"config={str(config)!r}: there is no such file.")
     variables = {"SEMEL_URL": "url", "SEMEL_NAMESPACE": "namespace", "SEMEL_RECORDS": "records"}
+    variables["SEMEL_SQLITE_DRIVER"] = "sqlite_driver"
     overrides: dict[str, Any] = {setting: env[name] for name, setting in variables.items() if env.get(name)}
+    if "sqlite_driver" in overrides:
+        known_driver(overrides["sqlite_driver"], "SEMEL_SQLITE_DRIVER")
     return replace(settings, **overrides, temporal=_temporal_variables(env, settings.temporal))
 
 
@@ -134,7 +142,7 @@ def _read_file(path: Path) -> Settings:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from error
+        raise ConfigError(f"{path} is not valid TOML: {phrase(error)}.") from error
     try:
         return read_settings(table)
     except (InvalidValue, ConfigError) as error:
@@ -145,9 +153,11 @@ def read_settings(table: Mapping[str, Any]) -> Settings:
     """Validate the contents of a semel.toml."""
     known_keys(table, (f.name for f in fields(Settings)), "setting")
     values: dict[str, Any] = {}
-    for name in ("url", "namespace", "records"):
+    for name in ("url", "namespace", "records", "sqlite_driver"):
         if name in table:
             values[name] = _typed(table, name, str, name)
+    if "sqlite_driver" in table:
+        known_driver(table["sqlite_driver"], "sqlite_driver")
     if "max_payload" in table:
         values["max_payload"] = positive(table["max_payload"], "max_payload")
     if "auto_migrate" in table:
@@ -182,7 +192,7 @@ def read_worker(table: Mapping[str, Any], old: WorkerSettings | None = None) -> 
     """Validate worker settings; None leaves a value as it was."""
     known_keys(table, (f.name for f in fields(WorkerSettings)), "setting of [worker]")
     new: dict[str, Any] = {}
-    for key in ("lease", "grace", "clean_every"):
+    for key in ("lease", "grace", "clean_every", "decode_timeout"):
         if table.get(key) is not None:
             new[key] = parse_duration(table[key], f"worker.{key}")
     if table.get("concurrency") is not None:
@@ -212,6 +222,12 @@ def truth(value: str, what: str) -> bool:
     if value.lower() not in ("true", "false"):
         raise ConfigError(f"{what}={value!r}: write true or false.")
     return value.lower() == "true"
+
+
+def known_driver(value: str, what: str) -> None:
+    """Refuse what is no driver for SQLite."""
+    if value not in SQLITE_DRIVERS:
+        raise ConfigError(f"{what}={value!r}: write one of {', '.join(SQLITE_DRIVERS)}.")
 
 
 def positive(value: Any, what: str, least: int = 1) -> int:

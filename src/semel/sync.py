@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from semel.contract.durations import Duration
 from semel.contract.lifecycle import Status
-from semel.contract.records import Execution, Explanation
+from semel.contract.records import Execution, Explanation, FailedMessage
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.engine.inside import refuse_inside
@@ -120,6 +120,14 @@ class SyncRef(Generic[S]):
         """See Ref.state."""
         return self._face.wait(self._ref.state())
 
+    def failed(self) -> Sequence[FailedMessage]:
+        """See Ref.failed."""
+        return self._face.wait(self._ref.failed())
+
+    def redrive(self, number: int | None = None) -> Sequence[FailedMessage]:
+        """See Ref.redrive."""
+        return self._face.wait(self._ref.redrive(number))
+
 
 class SyncApp:
     """`app.sync`: safe to use from any number of threads, also where an event loop runs elsewhere."""
@@ -218,6 +226,14 @@ class SyncApp:
     def replay(self, **which: Any) -> Sequence[Replayed]:
         """See App.replay."""
         return self.wait(self._app.replay(**which))
+
+    def failed_messages(self, key: str | None = None) -> Sequence[FailedMessage]:
+        """See App.failed_messages."""
+        return self.wait(self._app.failed_messages(key))
+
+    def redrive_messages(self, key: str, number: int | None = None) -> Sequence[FailedMessage]:
+        """See App.redrive_messages."""
+        return self.wait(self._app.redrive_messages(key, number))
 
     def explain(self, key: str, *, kind: str = "task") -> Explanation:
         """See App.explain."""

@@ -103,6 +103,7 @@ def test_folders_that_are_not_of_the_project_are_left_out_unless_given(tmp_path:
     assert check([tmp_path / ".venv" / "lib"]).files == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", [asyncio, json, email], ids=lambda package: package.__name__)
 def test_every_function_of_the_standard_library_can_be_read(package: ModuleType) -> None:
     """As if each were a workflow: real code of every kind."""

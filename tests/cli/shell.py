@@ -41,6 +41,13 @@ async def nap(seconds: float) -> str:
     return "rested"
 
 @app.task
+async def doze(until: str) -> str:
+    open(until + ".begun", "w").close()
+    while not os.path.exists(until):
+        await asyncio.sleep(0.01)
+    return "rested"
+
+@app.task
 def hang(seconds: float) -> str:
     time.sleep(seconds)
     return "returned"

@@ -108,8 +108,8 @@ async def failures(world: World, count: int) -> list[str]:
         handles = await app.enqueue_many([boom.call() for _ in range(count)])
         for handle in handles:
             with pytest.raises(library.TaskFailed):
-                await handle.result(timeout="20s")
-        await (await app.enqueue(fine)).result(timeout="20s")
+                await handle.result(timeout="60s")
+        await (await app.enqueue(fine)).result(timeout="60s")
     return [handle.id for handle in handles]
 
 

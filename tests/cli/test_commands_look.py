@@ -27,9 +27,9 @@ async def some_executions(world: World) -> library.App:
         first = await app.enqueue(charge, "o-1", 9900, task_id="pay 1")
         await app.enqueue(charge, "o-1", 9900, task_id="pay 1")
         failed = await app.enqueue(boom, "[bold]\x1b[31m")
-        await first.result(timeout="20s")
+        await first.result(timeout="60s")
         with pytest.raises(library.TaskFailed):
-            await failed.result(timeout="20s")
+            await failed.result(timeout="60s")
     await app.enqueue(charge, "o-2", 1, delay="1h")
     await app.explain("pay 1")  # writes down the duplicate, which is otherwise done after a moment
     return app

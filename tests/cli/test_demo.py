@@ -23,7 +23,7 @@ ONCE = "once: 1 charge, 50 requests, 49 duplicates suppressed, 1 crash survived"
 def demo(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "semel", "demo", "--dir", "state", *options],
-        cwd=folder, capture_output=True, text=True, timeout=90,
+        cwd=folder, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
 
 

@@ -24,6 +24,8 @@ class Meter:
 
     @semel.handler
     async def add(self, ctx: semel.EntityContext, n: int) -> int:
+        if n < 0:
+            raise ValueError(f"not {{n}}")
         self.total += n
         return self.total
 
@@ -75,7 +77,7 @@ async def test_a_parked_entity_is_seen_and_can_be_ended(meters: Meters, tmp_path
     older, old = meters.code("older")
     async with new, old:
         async with new.worker():
-            await meter(new).ask("add", 5, timeout="20s")
+            await meter(new).ask("add", 5, timeout="60s")
         assert "no entity" in (await meters.say("workflows", "list", "--parked")).out
         assert "No workflow matches" in (await meters.say("workflows", "list")).out
         told = await meters.say("workflows", "list", "--kind", "entity")
@@ -139,3 +141,38 @@ async def test_a_message_that_is_under_way_is_shown_and_replayed(meters: Meters)
         told = await at_shell("replay", other)
         assert (told.code, "step 'look'" in told.out, "ctx.patched" in told.out) == (7, True, True)
         assert (await meters.say("workflows", "cancel", "Meter/m")).code == 0
+
+
+async def test_messages_that_failed_are_listed_and_sent_again(meters: Meters) -> None:
+    _, app = meters.code("strict")
+    async with app:
+        async with app.worker():
+            await meter(app).send("add", -1, dedup_key="k")
+            await meter(app).send("add", -2)
+            await meter(app).ask("add", 5, timeout="60s")
+            await meter(app).send("add", 6, dedup_key="k")
+            await meter(app).send("nap", dedup_key="k")
+            assert await meter(app).ask("add", 0, timeout="60s") == 11
+        told = await meters.say("entities", "failed", "Meter/m", "--json")
+        (failed,) = json.loads(told.out)
+        assert (failed["handler"], failed["dedup_key"], failed["arguments"]) == ("add", None, {"n": -2})
+        assert failed["error"]["message"] == "not -2"
+        assert json.loads((await meters.say("entities", "failed", "--json")).out) == [failed]
+        told = await meters.say("entities", "failed")
+        assert (told.code, "Meter/m" in told.out, "not -2" in told.out) == (0, True, True)
+        for verb in (("explain", "Meter/m", "--kind", "entity"), ("show", (await found(app)).id)):
+            told = await meters.say(*verb)
+            assert [text in told.out for text in ("ValueError: not -2", "came with 'nap'")] == [True, True], told.out
+        explained = json.loads((await meters.say("explain", "Meter/m", "--kind", "entity", "--json")).out)
+        assert explained["failed_messages"][0]["number"] == failed["number"]
+        assert explained["refused"][0]["offered"] == "nap"
+        assert "Meter/m (1)" in (await meters.say("doctor")).out
+
+        assert (await meters.say("entities", "failed", "Meter/none")).code == 3
+        assert (await meters.say("entities", "redrive", "Meter/m", "99")).code == 4
+        told = await meters.say("entities", "redrive", "Meter/m", str(failed["number"]))
+        assert (told.code, "1 sent again." in told.out) == (0, True)
+        async with app.worker():
+            assert await meter(app).ask("add", 0, timeout="60s") == 11
+        told = await meters.say("entities", "failed", "Meter/m")
+        assert "not -2" in told.out, "it has failed again"

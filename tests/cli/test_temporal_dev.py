@@ -42,7 +42,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, how: signal.Signals)
             servers = psutil.Process(running.pid).children()
             assert [server.name() for server in servers] == ["temporal"]
             running.send_signal(how)
-            assert running.wait(20) == 0
+            assert running.wait(60) == 0
             assert not psutil.pid_exists(servers[0].pid)
         finally:
             running.kill()

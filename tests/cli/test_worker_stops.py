@@ -15,28 +15,35 @@ from tests.world import World, eventually
 pytestmark = pytest.mark.slow
 
 
-async def enqueue(app: semel.App, name: str, seconds: float) -> semel.Handle[object]:
+async def enqueue(app: semel.App, name: str, argument: float | str) -> semel.Handle[object]:
     """Ask for a task that only the worker process has."""
+    if isinstance(argument, str):
+
+        @app.task(name=name)
+        def told(until: str) -> str: ...
+
+        return await app.enqueue(told, argument, task_id="one")
 
     @app.task(name=name)
-    def stand_in(seconds: float) -> str: ...
+    def timed(seconds: float) -> str: ...
 
-    return await app.enqueue(stand_in, seconds, task_id="one")
+    return await app.enqueue(timed, argument, task_id="one")
 
 
 async def ended(running: subprocess.Popen[str]) -> tuple[int, str]:
-    _, err = await asyncio.to_thread(running.communicate, timeout=20)
+    _, err = await asyncio.to_thread(running.communicate, timeout=60)
     return running.returncode, err
 
 
 async def test_the_first_lets_running_tasks_finish(world: World, tmp_path: Path) -> None:
     app = world.app()
     with worker(tmp_path, f"{shop(world, tmp_path)}:app") as running:
-        handle = await enqueue(app, "nap", 0.7)
-        await until_status(app, handle.id, "running")
+        handle = await enqueue(app, "doze", str(tmp_path / "enough"))
+        await eventually((tmp_path / "enough.begun").exists)  # a claim alone is not yet in the hands of the process
         ask_to_stop(running)
         line = await asyncio.to_thread(await_line, running, "waiting for")
-        assert "nap one (attempt 1)" in line
+        assert "doze one (attempt 1)" in line
+        (tmp_path / "enough").touch()
         code, err = await ended(running)
     assert (code, "stopped" in err) == (0, True)
     assert await handle.result(timeout=0) == "rested"
@@ -57,13 +64,13 @@ async def test_a_task_that_outlives_the_grace_is_given_back(sqlite_world: World,
 async def test_the_second_stops_at_once(world: World, tmp_path: Path) -> None:
     app = world.app()
     with worker(tmp_path, f"{shop(world, tmp_path)}:app") as running:
-        handle = await enqueue(app, "nap", 60)
-        await until_status(app, handle.id, "running")
+        handle = await enqueue(app, "doze", str(tmp_path / "never"))
+        await eventually((tmp_path / "never.begun").exists)
         ask_to_stop(running)
         await asyncio.to_thread(await_line, running, "waiting for")
         ask_to_stop(running)
         code, err = await ended(running)
-    assert (code, "given back: nap one" in err) == (0, True)
+    assert (code, "given back: doze one" in err) == (0, True)
     execution = await handle.describe()
     assert (execution.status, execution.attempt) == ("pending", 0)
 
@@ -105,10 +112,10 @@ async def test_a_child_that_dies_is_replaced(world: World, tmp_path: Path) -> No
         line = await asyncio.to_thread(await_line, running, "died")
         assert "exit code 9" in line
         with pytest.raises(semel.TaskFailed, match="the worker died"):
-            await doomed.result(timeout="20s")
+            await doomed.result(timeout="60s")
         await eventually(lambda: _workers(app, 2))
         handle = await app.enqueue(charge, "o-1")
-        assert await handle.result(timeout="20s") == {"order": "o-1", "cents": 100}
+        assert await handle.result(timeout="60s") == {"order": "o-1", "cents": 100}
         ask_to_stop(running)
         code, err = await ended(running)
     assert (code, "all worker processes have ended" in err) == (0, True)

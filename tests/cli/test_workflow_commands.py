@@ -53,8 +53,9 @@ class Shop:
         self.folder = folder
         self.apps: list[library.App] = []
 
-    def code(self, name: str, *, broken: bool = False, change: str = "") -> library.App:
+    def code(self, name: str, *, broken: bool = False, change: str = "", rename: str = "order") -> library.App:
         text = ORDERS.format(url=self.world.url, broken=broken, change=change)
+        text = text.replace("async def order(", f"async def {rename}(")
         name = f"{name}_{abs(hash(str(self.folder)))}"
         (self.folder / f"{name}.py").write_text(text)
         self.target = f"{name}:app"
@@ -142,7 +143,7 @@ async def test_signal_cancel_and_terminate(shop: Shop) -> None:
             told = await shop.say("workflows", "signal", "order-1", "approved", '{"by": "ada"}', "--dedup-key", "a")
             if told.code == 4:  # it has ended by now
                 break
-        assert await first.result(timeout="20s") == "1 {'by': 'ada'} sent 1"
+        assert await first.result(timeout="60s") == "1 {'by': 'ada'} sent 1"
         assert (await shop.say("workflows", "cancel", "order-2")).code == 0
         assert await ended(second) == "cancelled"
         data = (await shop.say("workflows", "terminate", "order-3", "--why", "the shop is closed", "--json")).data
@@ -185,7 +186,7 @@ async def test_reset_with_mended_code(shop: Shop) -> None:
     assert (told.code, told.data["id"]) == (0, handle.id)
     async with mended.worker():
         new = await mended.get(told.data["as"])
-        assert await new.result(timeout="20s") == "1 True sent 1"
+        assert await new.result(timeout="60s") == "1 True sent 1"
     told = await shop.say("explain", "order-1")
     assert (told.code, "was admitted 2 times" in told.out) == (0, True)
     await shop.close()
@@ -243,8 +244,29 @@ async def test_replay_tells_what_would_be_parked(shop: Shop, tmp_path: Path) -> 
     assert "parked      NonDeterminism [SEMEL-W01]: " in told.out
     assert ("semel workflows cancel" in told.out, "semel workflows terminate order-1" in told.out) == (False, True)
     async with app.worker():
-        assert await handle.result(timeout="20s") == "1 True sent 1"
+        assert await handle.result(timeout="60s") == "1 True sent 1"
     assert "No workflow is parked" in (await shop.say("workflows", "list", "--parked")).out
+    await shop.close()
+
+
+async def test_a_function_that_is_gone_is_named_by_the_gate_the_list_and_doctor(shop: Shop) -> None:
+    app = shop.code("before_rename")
+    async with app.worker():
+        await shop.start(app, "1")
+    renamed = shop.code("after_rename", rename="process")
+    told = await at_shell("replay", shop.target)
+    assert told.code == 7
+    assert "order-1 (order, " in told.out
+    assert "would never run" in told.out
+    assert "This code has no function for: order." in told.out
+    told = await at_shell("replay", shop.target, "--ignore-missing")
+    assert (told.code, "order" in told.out) == (0, False)
+    async with renamed.worker():
+        told = await shop.say("workflows", "list", "--parked")
+        assert [word in told.out for word in ("order-1", "parked", "NoWorker: no worker that runs")] == [True] * 3
+        told = await shop.say("doctor")
+        assert (told.code, "workflow 'order'" in told.out) == (1, True)
+        assert "No worker that runs has a workflow 'order'" in (await shop.say("explain", "order-1")).out
     await shop.close()
 
 

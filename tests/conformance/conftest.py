@@ -43,18 +43,31 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return World("postgres", server.url(database))
 
 
+MANY_PROMISES = (
+    "test_workflow_",
+    "test_entity_",
+    "test_close_flushes",
+    "test_drain",
+    "test_log_records",
+    "test_rate_limit",
+    "test_undecodable",
+    "test_worker_events",
+)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Every promise is for every engine that declares it. What an engine does not promise is not collected for it.
 
-    Workflows and entities are many promises: the fast tests keep them on SQLite, the slow ones on PostgreSQL.
+    Workflows, entities and what operators see are many promises: the fast tests keep them on SQLite, the slow ones on
+    PostgreSQL.
     """
     left_out = [item for item in items if not promised(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
     for item in items:
-        flows = item.path.name.startswith(("test_workflow_", "test_entity_")) and item.path.parent == HERE
-        if "temporal" in item.name or (flows and "postgres" in item.name):
+        many = item.path.name.startswith(MANY_PROMISES) and item.path.parent == HERE
+        if "temporal" in item.name or (many and "postgres" in item.name):
             item.add_marker(pytest.mark.slow)
 
 

@@ -45,6 +45,36 @@ async def test_nothing_is_written(world: World) -> None:
     assert await world.traces() == 0
 
 
+async def test_a_kind_that_there_is_not_is_no_empty_answer(world: World) -> None:
+    app = world.app()
+    for asked in (app.find("k", kind="flow"), app.explain("k", kind="flow"), app.list(kind="flow")):
+        with pytest.raises(semel.InvalidValue, match="kind='flow': there are task, workflow, entity"):
+            await asked
+
+
+async def test_who_asks_for_an_unknown_task_is_told_which_tasks_there_are(sqlite_world: World) -> None:
+    app = sqlite_world.app()
+
+    @app.workflow
+    async def order(ctx: semel.Context) -> None: ...
+
+    @app.task
+    async def charge() -> None: ...
+
+    with pytest.raises(semel.NotFound, match=r"There are: charge\.$"):
+        app.tasks["nothing-like-it"]
+
+
+@pytest.mark.parametrize(
+    ("queues", "words"), [([], "names no queue"), ("default", r"give a list, such as \['default'\]"), (["a b"], "a b")]
+)
+async def test_a_worker_that_would_serve_nothing_does_not_start(sqlite_world: World, queues: Any, words: str) -> None:
+    app = sqlite_world.app()
+    with pytest.raises(semel.InvalidValue, match=words):
+        async with app.worker(queues=queues):
+            pass
+
+
 async def test_text_that_databases_find_hard_comes_back(world: World) -> None:
     app = world.app()
 
@@ -55,7 +85,7 @@ async def test_text_that_databases_find_hard_comes_back(world: World) -> None:
     hard = "nul \x00, quote ' \" \\, ümläut, 🧾, \u2028, {} %s $1 ?"
     async with world.worker(app):
         handle = await app.enqueue(echo, hard, task_id="it's 🧾 {} %s $1 ?")
-        assert await handle.result(timeout="20s") == hard
+        assert await handle.result(timeout="60s") == hard
         found = await app.find("it's 🧾 {} %s $1 ?")
         assert found is not None
         assert found.id == handle.id
@@ -88,4 +118,4 @@ async def test_a_payload_limit_can_be_set(sqlite_world: World, tmp_path: Any) ->
     async with sqlite_world.worker(app):
         handle = await app.enqueue(work, 200)
         with pytest.raises(semel.TaskFailed, match="PayloadTooLarge"):
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")

@@ -17,7 +17,7 @@ async def test_both_forms_are_the_same_request(world: World) -> None:
     second = await app.enqueue(charge, order="o-1", cents=5, task_id="k")
     assert (second.id, second.duplicate) == (first.id, True)
     async with world.worker(app):
-        assert await first.result(timeout="20s") == 5
+        assert await first.result(timeout="60s") == 5
 
 
 async def test_what_does_not_fit_is_a_type_error_at_the_call(sqlite_world: World) -> None:

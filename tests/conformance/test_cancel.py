@@ -24,10 +24,10 @@ async def test_one_that_waits(world: World) -> None:
     assert await waits.cancel() is Status.CANCELLED
     async with world.worker(app):
         await world.advance("2h")
-        assert await (await app.enqueue(work, 3)).result(timeout="20s") == 3
+        assert await (await app.enqueue(work, 3)).result(timeout="60s") == 3
     assert runs == [3]
     with pytest.raises(semel.TaskCancelled) as caught:
-        await waits.result(timeout="20s")
+        await waits.result(timeout="60s")
     assert caught.value.execution_id == waits.id
 
 
@@ -38,7 +38,7 @@ async def test_one_that_waits_wakes_who_waits_for_it(world: World) -> None:
     async def work() -> None: ...
 
     handle = await app.enqueue(work)
-    waiter = asyncio.create_task(handle.result(timeout="20s"))
+    waiter = asyncio.create_task(handle.result(timeout="60s"))
     await asyncio.sleep(0)
     await handle.cancel()
     with pytest.raises(semel.TaskCancelled):
@@ -126,9 +126,9 @@ async def test_one_that_has_ended_stays_as_it_is(world: World) -> None:
 
     async with world.worker(app):
         handle = await app.enqueue(work)
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
         assert await handle.cancel() is Status.COMPLETED
-        assert await handle.result(timeout="20s") == "done"
+        assert await handle.result(timeout="60s") == "done"
 
 
 async def test_one_that_is_not_there(world: World) -> None:

@@ -36,7 +36,7 @@ async def test_one_at_a_time_per_key_over_all_workers(world: World) -> None:
     handles = await one.enqueue_many(bill.call(customer, n) for n in range(5) for customer in "abc")
     async with world.worker(one), world.worker(two):
         for handle in handles:
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
     assert shop.most == {"a": 1, "b": 1, "c": 1}
     assert shop.together > 1
     for customer in "abc":
@@ -52,7 +52,7 @@ async def test_keys_take_turns(world: World) -> None:
     few = await app.enqueue_many(bill.call(customer, 0) for customer in "bc")
     async with world.worker(app, concurrency=1):
         for handle in (*few, *many):
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
     assert set(shop.order[:3]) == {"a0", "b0", "c0"}
 
 
@@ -65,7 +65,7 @@ async def test_a_key_may_be_a_function(world: World) -> None:
         return order["id"]
 
     async with world.worker(app):
-        assert await (await app.enqueue(work, {"id": "x"})).result(timeout="20s") == "x"
+        assert await (await app.enqueue(work, {"id": "x"})).result(timeout="60s") == "x"
     assert await world.sql("select concurrency_key from semel_execution") == [("o:x",)]
 
 

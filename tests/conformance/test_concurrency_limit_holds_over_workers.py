@@ -38,7 +38,7 @@ async def test_two_workers_share_the_places(world: World) -> None:
         assert sum(queue.running for queue in await one.queues()) == 3
         counter.goes_on.set()
         for handle in handles:
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
     assert (counter.most, counter.done) == (3, 12)
 
 

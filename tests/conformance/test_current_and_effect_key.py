@@ -19,7 +19,7 @@ async def test_it_knows_itself(world: World) -> None:
     async with world.worker(app):
         handle = await app.enqueue(who, 1, task_id="k")
         space = app.settings.namespace
-        assert await handle.result(timeout="20s") == [handle.id, "k", "who", "task", space, "q", 2, 4, False]
+        assert await handle.result(timeout="60s") == [handle.id, "k", "who", "task", space, "q", 2, 4, False]
 
 
 class Provider:
@@ -46,7 +46,7 @@ async def test_the_key_is_the_same_over_attempts_and_after_a_failure(world: Worl
     provider.failing = 3
     async with world.worker(app):
         assert await ended(await app.enqueue(provider.charge, task_id="o-1")) == "failed"
-        await (await app.enqueue(provider.charge, task_id="o-1")).result(timeout="20s")
+        await (await app.enqueue(provider.charge, task_id="o-1")).result(timeout="60s")
     assert provider.keys == [f"semel1:{app.settings.namespace}:task:o-1:charge"] * 4
 
 
@@ -57,7 +57,7 @@ async def test_a_redriven_one_keeps_its_key(world: World) -> None:
     async with world.worker(app):
         first = await app.enqueue(provider.charge, task_id="o-1")
         assert await ended(first) == "failed"
-        await (await app.redrive(first.id)).result(timeout="20s")
+        await (await app.redrive(first.id)).result(timeout="60s")
     assert len(set(provider.keys)) == 1
 
 
@@ -67,7 +67,7 @@ async def test_a_deliberate_rerun_after_completion_is_a_new_effect(world: World)
     async with world.worker(app):
         for _ in range(3):
             handle = await app.enqueue(provider.charge, task_id="o-1", reuse="always")
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
     base = f"semel1:{app.settings.namespace}:task:o-1:charge"
     assert provider.keys == [base, f"{base}#2", f"{base}#3"]
     assert (await handle.describe()).generation == 2
@@ -79,7 +79,7 @@ async def test_without_a_key_each_execution_has_its_own(world: World) -> None:
     async with world.worker(app):
         handles = [await app.enqueue(provider.charge) for _ in range(2)]
         for handle in handles:
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
     assert set(provider.keys) == {f"semel1:{app.settings.namespace}:task-id:{handle.id}:charge" for handle in handles}
 
 

@@ -35,11 +35,11 @@ async def test_it_ends_failed_and_can_be_redriven(world: World) -> None:
                 await eventually(lambda n=at: lost(handle, n + 1))
     assert await ended(handle) == "failed"
     with pytest.raises(semel.TaskFailed, match=r"died or went silent while running this task \(2 times") as caught:
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     assert caught.value.error_type == "semel.WorkerLost"
     assert [one.id for one in await apps[0].list(status="failed")] == [handle.id]
     async with world.worker(apps[2]):
-        assert await (await apps[2].redrive(handle.id)).result(timeout="20s") == "survived"
+        assert await (await apps[2].redrive(handle.id)).result(timeout="60s") == "survived"
     assert runs == [1, 2, 1]
 
 

@@ -12,4 +12,4 @@ async def test_the_second_does_not_wait_for_the_next_heartbeat(world: World) -> 
 
     async with world.worker(app, lease="10m"):
         handles = [await app.enqueue(work, n, delay=f"{n}0ms") for n in range(1, 6)]
-        assert [await handle.result(timeout="20s") for handle in handles] == [1, 2, 3, 4, 5]
+        assert [await handle.result(timeout="60s") for handle in handles] == [1, 2, 3, 4, 5]

@@ -20,7 +20,7 @@ async def test_handles_come_back_in_order(world: World) -> None:
     async with world.worker(app):
         handles = await app.enqueue_many([(double.call(n), f"k{n}") if n % 2 else double.call(n) for n in range(30)])
         assert [handle.key for handle in handles[:3]] == [None, "k1", None]
-        assert [await handle.result(timeout="20s") for handle in handles] == [2 * n for n in range(30)]
+        assert [await handle.result(timeout="60s") for handle in handles] == [2 * n for n in range(30)]
 
 
 @pytest.mark.journal("a cluster takes one request at a time")

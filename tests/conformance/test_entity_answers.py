@@ -6,7 +6,7 @@ from dataclasses import field
 import pytest
 
 import semel
-from tests.world import World, eventually
+from tests.world import Verbs, World, eventually, naps
 
 
 class Till:
@@ -44,11 +44,11 @@ async def test_duplicates_get_the_first_answer(world: World) -> None:
         one.entity(Till)
     async with world.worker(app):
         answers = await asyncio.gather(
-            *(one.entity(Till, "t").ask("put", 5, dedup_key="k", timeout="20s") for one in (app, other) for _ in "abc")
+            *(one.entity(Till, "t").ask("put", 5, dedup_key="k", timeout="60s") for one in (app, other) for _ in "abc")
         )
         assert answers == [5] * 6
-        assert await app.entity(Till, "t").ask("put", 1, timeout="20s") == 6
-        assert await other.entity(Till, "t").ask("put", 5, dedup_key="k", timeout="20s") == 5
+        assert await app.entity(Till, "t").ask("put", 1, timeout="60s") == 6
+        assert await other.entity(Till, "t").ask("put", 5, dedup_key="k", timeout="60s") == 5
         assert (await app.entity(Till, "t").state()).coins == [5, 1]
 
 
@@ -57,8 +57,8 @@ async def test_a_duplicate_of_one_that_is_under_way_waits_for_it(world: World) -
     app.entity(Till)
     till = app.entity(Till, "t")
     async with world.worker(app):
-        early = asyncio.create_task(till.ask("put-later", 5, dedup_key="k", timeout="20s"))
-        assert await world.advance_until(till.ask("put-later", 5, dedup_key="k", timeout="20s")) == await early == 5
+        early = asyncio.create_task(till.ask("put-later", 5, dedup_key="k", timeout="60s"))
+        assert await world.advance_until(till.ask("put-later", 5, dedup_key="k", timeout="60s")) == await early == 5
     assert (await till.state()).coins == [5]
 
 
@@ -68,13 +68,13 @@ async def test_a_handler_that_raises_leaves_nothing_behind(world: World, handler
     app.entity(Till)
     till = app.entity(Till, "t")
     async with world.worker(app):
-        await till.ask("put", 1, timeout="20s")
+        await till.ask("put", 1, timeout="60s")
         for _ in range(2):
             with pytest.raises(semel.TaskFailed) as caught:
-                await world.advance_until(till.ask(handler, -1, dedup_key="bad", timeout="20s"))
+                await world.advance_until(till.ask(handler, -1, dedup_key="bad", timeout="60s"))
             assert (caught.value.error_type, caught.value.error_message) == ("ValueError", "no coin: -1")
             assert "in put" in caught.value.traceback
-        assert await till.ask("put", 2, timeout="20s") == 3
+        assert await till.ask("put", 2, timeout="60s") == 3
 
 
 async def test_state_that_cannot_be_stored_fails_its_message_alone(world: World) -> None:
@@ -82,12 +82,12 @@ async def test_state_that_cannot_be_stored_fails_its_message_alone(world: World)
     app.entity(Till)
     till = app.entity(Till, "t")
     async with world.worker(app):
-        await till.ask("put", 1, timeout="20s")
+        await till.ask("put", 1, timeout="60s")
         with pytest.raises(semel.TaskFailed, match="does not fit its annotation"):
-            await till.ask("fill", timeout="20s")
+            await till.ask("fill", timeout="60s")
         with pytest.raises(semel.TaskFailed, match="CancelledError"):
-            await till.ask("give-up", timeout="20s")
-        assert await till.ask("put", 2, timeout="20s") == 3
+            await till.ask("give-up", timeout="60s")
+        assert await till.ask("put", 2, timeout="60s") == 3
 
 
 async def test_nobody_answers_in_time(world: World) -> None:
@@ -99,24 +99,21 @@ async def test_nobody_answers_in_time(world: World) -> None:
     with pytest.raises(semel.ResultPending, match="asked again it would be another one: give a dedup_key"):
         await app.entity(Till, "other").ask("put", 5, timeout="50ms")
     async with world.worker(app):
-        assert await till.ask("put", 5, dedup_key="k", timeout="20s") == 5
+        assert await till.ask("put", 5, dedup_key="k", timeout="60s") == 5
 
 
 async def test_who_asks_one_that_is_ended_from_outside_hears_of_it(world: World) -> None:
-    app = world.app()
+    heard = Verbs()
+    app = world.app(observer=heard)
     app.entity(Till)
     till = app.entity(Till, "t")
     async with world.worker(app):
-        asked = [asyncio.create_task(till.ask("put-later", n, timeout="20s")) for n in range(2)]
-        await eventually(lambda: is_asleep(app, till.key))
+        asked = [asyncio.create_task(till.ask("put-later", n, timeout="60s")) for n in range(2)]
+        await eventually(lambda: heard.done.count("send") == 2)
         handle = await app.find(till.key, kind="entity")
         assert handle is not None
+        await naps(handle)
         await handle.cancel()
         for one in asked:
             with pytest.raises(semel.TaskCancelled):
                 await one
-
-
-async def is_asleep(app: semel.App, key: str) -> bool:
-    handle = await app.find(key, kind="entity")
-    return handle is not None and await handle.status() == "waiting"

@@ -58,21 +58,21 @@ async def test_what_a_message_asks_for_comes_with_its_state(world: World) -> Non
     ran: list[str] = []
     customer = app.entity(register(app, ran), "c")
     async with world.worker(app):
-        assert await customer.ask("buy", "tea", timeout="20s") == 1
+        assert await customer.ask("buy", "tea", timeout="60s") == 1
         handle = await app.find(customer.key, kind="entity")
         assert handle is not None
         assert (await handle.published("last"), await handle.attributes()) == ("tea", {"item": "tea"})
         await eventually(lambda: ran == ["thanks for tea"])
-        assert await customer.ask("buy-and-follow", "milk", timeout="20s") == "follow-milk"
+        assert await customer.ask("buy-and-follow", "milk", timeout="60s") == "follow-milk"
         child = await app.find("follow-milk", kind="workflow")
         assert child is not None
-        assert await child.result(timeout="20s") == "how is milk?"
+        assert await child.result(timeout="60s") == "how is milk?"
         assert await handle.attributes() == {"item": "milk"}
         with pytest.raises(semel.TaskFailed, match="sold out"):
-            await customer.ask("buy", "gold", fails=True, timeout="20s")
+            await customer.ask("buy", "gold", fails=True, timeout="60s")
         assert (await handle.published("last"), await handle.attributes()) == ("tea", {"item": "milk"})
         with pytest.raises(semel.TaskFailed, match="that is none"):
-            await customer.ask("buy-and-follow", "nothing", timeout="20s")
+            await customer.ask("buy-and-follow", "nothing", timeout="60s")
         assert await handle.attributes() == {"item": "milk"}
         assert (await customer.state()).points == 2
     assert "thanks for gold" not in ran
@@ -86,13 +86,13 @@ async def test_a_commit_that_fails_is_done_once(world: World, mode: Mode) -> Non
     ran: list[str] = []
     customer = app.entity(register(app, ran), "c")
     async with world.worker(app) as worker:
-        await customer.ask("buy", "first", timeout="20s")
+        await customer.ask("buy", "first", timeout="60s")
         for at in range(1, 14):
             worker.store.tap = Fault(at, mode)
-            asked = asyncio.create_task(customer.ask("buy", f"no {at}", dedup_key=f"k{at}", timeout="20s"))
+            asked = asyncio.create_task(customer.ask("buy", f"no {at}", dedup_key=f"k{at}", timeout="60s"))
             assert await asked == at + 1
             worker.store.tap = Fault()
-            assert await customer.ask("buy", f"no {at}", dedup_key=f"k{at}", timeout="20s") == at + 1
+            assert await customer.ask("buy", f"no {at}", dedup_key=f"k{at}", timeout="60s") == at + 1
         await eventually(lambda: len(ran) >= 14)
         assert (await customer.state()).points == 14
     assert sorted(set(ran)) == sorted(["thanks for first", *(f"thanks for no {at}" for at in range(1, 14))])
@@ -102,9 +102,9 @@ async def test_effect_keys_are_of_the_message(world: World) -> None:
     app = world.app()
     customer = app.entity(register(app, []), "c")
     async with world.worker(app, cached_workflows=0):
-        first, again, id_, zone = await customer.ask("key", timeout="20s")
+        first, again, id_, zone = await customer.ask("key", timeout="60s")
         assert (first, id_, zone) == (again, "c", "UTC")
-        assert (await customer.ask("key", timeout="20s"))[0] != first
+        assert (await customer.ask("key", timeout="60s"))[0] != first
 
 
 @pytest.mark.journal("looks at rows; on Temporal: tests/engines/temporal/test_entity_history_is_short.py")
@@ -133,7 +133,7 @@ async def test_history_does_not_grow(world: World, cached: int) -> None:
             await asyncio.gather(*(meter.send("add", n % 10 == 0, dedup_key=f"k{start + n}") for n in range(100)))
         assert await meter.ask("add", timeout="60s") == many + 1
         await world.advance("2m")
-        assert await meter.ask("add", dedup_key="last", timeout="20s") == many + 2
+        assert await meter.ask("add", dedup_key="last", timeout="60s") == many + 2
         assert await world.count("semel_inbox") == 0
         assert await world.count("semel_journal") == 0
         assert await world.kept_keys() <= 60

@@ -69,18 +69,18 @@ async def test_a_new_field_has_its_default(world: World, cached: int) -> None:
     app, new = world.app(), world.app()
     meter = app.entity(register(app, "old"), "m")
     async with world.worker(app, cached_workflows=cached):
-        await meter.ask("add", 5, timeout="20s")
+        await meter.ask("add", 5, timeout="60s")
         await asyncio.gather(meter.send("nap"), meter.send("add", 1))
         await waits(await found(app))
     again = new.entity(register(new, "new"), "m")
     async with world.worker(new, cached_workflows=cached):
         assert (await again.state()).unit == "kWh"
-        assert await world.advance_until(again.ask("add", 1, timeout="20s")) == "107 kWh"
+        assert await world.advance_until(again.ask("add", 1, timeout="60s")) == "107 kWh"
     async with world.worker(app, cached_workflows=cached):  # rolled back: it does not lose the field, it waits
         with pytest.raises(semel.ResultPending):
             await meter.ask("add", 1, dedup_key="late", timeout="500ms")
     async with world.worker(new, cached_workflows=cached):
-        assert await again.ask("add", 1, dedup_key="late", timeout="20s") == "108 kWh"
+        assert await again.ask("add", 1, dedup_key="late", timeout="60s") == "108 kWh"
 
 
 async def test_code_that_does_something_else_waits_for_code_that_does_not(
@@ -98,20 +98,20 @@ async def test_code_that_does_something_else_waits_for_code_that_does_not(
             await eventually(lambda: parked(broken, "NonDeterminism"))
     again = new.entity(register(new, "new"), "m")
     async with world.worker(new):
-        assert await world.advance_until(again.ask("add", 1, timeout="20s")) == "102 kWh"
+        assert await world.advance_until(again.ask("add", 1, timeout="60s")) == "102 kWh"
 
 
 async def test_what_is_forbidden_waits_for_code_that_does_not_do_it(world: World) -> None:
     app, new = world.app(), world.app()
     meter = app.entity(register(app, "old"), "m")
     async with world.worker(app):
-        await meter.ask("add", 1, timeout="20s")
+        await meter.ask("add", 1, timeout="60s")
         await meter.send("reach")
         await meter.send("add", 1)
         await eventually(lambda: parked(app, "Forbidden"))
     again = new.entity(register(new, "new"), "m")
     async with world.worker(new):
-        assert await again.ask("add", 1, timeout="20s") == "1003 kWh"
+        assert await again.ask("add", 1, timeout="60s") == "1003 kWh"
 
 
 async def found(app: semel.App) -> semel.Handle[None]:
@@ -131,7 +131,7 @@ async def test_a_message_that_does_not_fit_waits_for_code_that_takes_it(world: W
     app, changed, right = world.app(), world.app(), world.app()
     meter = app.entity(register(app, "old"), "m")
     async with world.worker(app):
-        await meter.ask("add", 5, timeout="20s")
+        await meter.ask("add", 5, timeout="60s")
     await meter.send("add", 1, dedup_key="first")
     await meter.send("add", 2)
 
@@ -160,7 +160,7 @@ async def test_a_message_that_does_not_fit_waits_for_code_that_takes_it(world: W
         assert (await changed.entity(Meter, "m").state()).total == 5
     again = right.entity(register(right, "old"), "m")
     async with world.worker(right):
-        assert await again.ask("add", 1, dedup_key="first", timeout="20s") == 6
+        assert await again.ask("add", 1, dedup_key="first", timeout="60s") == 6
         assert (await again.state()).total == 8
 
 
@@ -198,6 +198,6 @@ async def test_a_worker_that_does_not_know_the_class_leaves_it_alone(world: Worl
 
     async with world.worker(other):
         await meter.send("add", 1)
-        await (await other.enqueue(work)).result(timeout="20s")
+        await (await other.enqueue(work)).result(timeout="60s")
     async with world.worker(app):
-        assert await meter.ask("add", 1, timeout="20s") == 2
+        assert await meter.ask("add", 1, timeout="60s") == 2

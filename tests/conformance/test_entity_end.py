@@ -41,11 +41,11 @@ async def test_a_later_message_begins_anew(world: World, cached: int) -> None:
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app, cached_workflows=cached):
-        await cart.ask("add", "tea", timeout="20s")
-        assert await cart.ask("pay", timeout="20s") == ["tea"]
+        await cart.ask("add", "tea", timeout="60s")
+        assert await cart.ask("pay", timeout="60s") == ["tea"]
         with pytest.raises(semel.NotFound, match="there is no entity 'Cart/c'"):
             await cart.state()
-        assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
+        assert await cart.ask("add", "milk", timeout="60s") == ["milk"]
         explained = await app.explain(cart.key, kind="entity")
         assert [str(e.status) for e in explained.executions] == ["waiting", "completed"]
         assert explained.executions[0].previous_id == explained.executions[1].id
@@ -56,10 +56,10 @@ async def test_a_handler_that_raises_does_not_end_it(world: World) -> None:
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app):
-        await cart.ask("add", "tea", timeout="20s")
+        await cart.ask("add", "tea", timeout="60s")
         with pytest.raises(semel.TaskFailed, match="no money"):
-            await cart.ask("pay-badly", timeout="20s")
-        assert await cart.ask("add", "milk", timeout="20s") == ["tea", "milk"]
+            await cart.ask("pay-badly", timeout="60s")
+        assert await cart.ask("add", "milk", timeout="60s") == ["tea", "milk"]
 
 
 @pytest.mark.parametrize("cached", [0, 100])
@@ -68,13 +68,13 @@ async def test_keys_and_answers_outlive_the_end(world: World, cached: int) -> No
     app.entity(window="2h")(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app, cached_workflows=cached):
-        await cart.ask("add", "tea", dedup_key="tea", timeout="20s")
+        await cart.ask("add", "tea", dedup_key="tea", timeout="60s")
         for _ in range(3):
-            assert await cart.ask("pay", dedup_key="pay", timeout="20s") == ["tea"]
-        assert await cart.ask("add", "tea", dedup_key="tea", timeout="20s") == ["tea"]
-        assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
+            assert await cart.ask("pay", dedup_key="pay", timeout="60s") == ["tea"]
+        assert await cart.ask("add", "tea", dedup_key="tea", timeout="60s") == ["tea"]
+        assert await cart.ask("add", "milk", timeout="60s") == ["milk"]
         await world.advance("3h")
-        assert await cart.ask("add", "tea", dedup_key="tea", timeout="20s") == ["milk", "tea"]
+        assert await cart.ask("add", "tea", dedup_key="tea", timeout="60s") == ["milk", "tea"]
 
 
 @pytest.mark.parametrize("retention", ["0", "1m"])
@@ -83,19 +83,19 @@ async def test_keys_outlive_the_end_for_their_window_however_short_retention_is(
     app.entity(window="6h", retention=retention)(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app):
-        await cart.ask("add", "tea", dedup_key="tea", timeout="20s")
-        await cart.ask("pay", timeout="20s")
+        await cart.ask("add", "tea", dedup_key="tea", timeout="60s")
+        await cart.ask("pay", timeout="60s")
         ended = await app.find(cart.key, kind="entity")
         await world.advance("3h")
         await app.clean()
-        assert await cart.ask("add", "tea", dedup_key="tea", timeout="20s") == ["tea"]
-        assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
+        assert await cart.ask("add", "tea", dedup_key="tea", timeout="60s") == ["tea"]
+        assert await cart.ask("add", "milk", timeout="60s") == ["milk"]
         assert ended is not None
         await world.advance("9h")
         await app.clean()
         with pytest.raises(semel.NotFound):
             await ended.describe()
-        assert await cart.ask("add", "tea", dedup_key="tea", timeout="20s") == ["milk", "tea"]
+        assert await cart.ask("add", "tea", dedup_key="tea", timeout="60s") == ["milk", "tea"]
 
 
 async def test_what_comes_while_the_last_handler_waits_is_for_the_next_one(world: World) -> None:
@@ -107,7 +107,7 @@ async def test_what_comes_while_the_last_handler_waits_is_for_the_next_one(world
             cart.send("add", "tea"), cart.send("pay", True), cart.send("add", "milk", dedup_key="m"),
             cart.send("add", "milk", dedup_key="m"), cart.send("pay", True), cart.send("add", "bread"),
         )  # fmt: skip
-        assert await world.advance_until(cart.ask("add", "butter", timeout="20s")) == ["bread", "butter"]
+        assert await world.advance_until(cart.ask("add", "butter", timeout="60s")) == ["bread", "butter"]
     assert await world.count("semel_execution") == 1
 
 
@@ -118,7 +118,7 @@ async def test_what_comes_in_one_go_with_the_end(world: World) -> None:
     for _ in range(5):
         await asyncio.gather(cart.send("add", "tea"), cart.send("pay"), cart.send("add", "milk"))
     async with world.worker(app):
-        assert await cart.ask("add", "bread", timeout="20s") == ["milk", "bread"]
+        assert await cart.ask("add", "bread", timeout="60s") == ["milk", "bread"]
 
 
 STATEMENTS = ("held", "record", "consume", "see", "lock_flows", "mail", "settle", "children_of", "close_flows")
@@ -135,15 +135,15 @@ async def test_what_comes_while_the_end_is_written_is_not_lost(world: World, mom
     async with world.worker(app) as worker:
         for statement in STATEMENTS:
             cart, elsewhere = app.entity(Cart, statement), other.entity(Cart, statement)
-            await cart.ask("add", "tea", timeout="20s")
-            await elsewhere.ask("add", "salt", timeout="20s")
+            await cart.ask("add", "tea", timeout="60s")
+            await elsewhere.ask("add", "salt", timeout="60s")
             sent: list[asyncio.Future[None]] = []
             at = Moment(worker, statement, moment, partial(loop.call_soon_threadsafe, send, elsewhere, sent))
-            assert await cart.ask("pay", timeout="20s") == ["tea", "salt"]
+            assert await cart.ask("pay", timeout="60s") == ["tea", "salt"]
             at.off()
             assert at.hit, statement
             await asyncio.gather(*sent)
-            assert await cart.ask("add", "bread", timeout="20s") == ["milk", "bread"], statement
+            assert await cart.ask("add", "bread", timeout="60s") == ["milk", "bread"], statement
 
 
 def send(cart: semel.Ref[Cart], sent: list[asyncio.Future[None]]) -> None:
@@ -185,8 +185,8 @@ async def test_every_item_is_paid_for_once_however_the_ends_fall(world: World, c
             cart = one.entity(Cart, "c")
             for n in range(15):
                 await cart.send("add", f"{name}{n}", dedup_key=f"{name}{n}")
-                paid.extend(await cart.ask("pay", timeout="20s"))
+                paid.extend(await cart.ask("pay", timeout="60s"))
 
         await asyncio.gather(shop(app, "a"), shop(app, "b"), shop(other, "c"), shop(other, "d"))
-        paid += await app.entity(Cart, "c").ask("pay", timeout="20s")
+        paid += await app.entity(Cart, "c").ask("pay", timeout="60s")
     assert sorted(paid) == sorted(f"{name}{n}" for name in "abcd" for n in range(15))

@@ -7,7 +7,7 @@ import pytest
 
 import semel
 from semel import Status
-from tests.world import World, ended, waits
+from tests.world import World, ended, eventually, naps
 
 
 class Cart:
@@ -41,12 +41,12 @@ async def test_one_that_is_ended_from_outside_begins_anew(world: World, way: str
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app, cached_workflows=cached):
-        await cart.ask("add", "tea", dedup_key="tea", timeout="20s")
+        await cart.ask("add", "tea", dedup_key="tea", timeout="60s")
         first = await handle_of(app, cart)
         await (first.cancel() if way == "cancel" else first.terminate("enough"))
         assert await ended(first) is Status.CANCELLED
-        assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
-        assert await cart.ask("add", "tea", dedup_key="tea", timeout="20s") == ["tea"]  # that was counted already
+        assert await cart.ask("add", "milk", timeout="60s") == ["milk"]
+        assert await cart.ask("add", "tea", dedup_key="tea", timeout="60s") == ["tea"]  # that was counted already
         second = await handle_of(app, cart)
         assert first.id != second.id
         assert await first.status() is Status.CANCELLED
@@ -58,13 +58,12 @@ async def test_in_the_middle_of_a_message(world: World, way: str) -> None:
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app):
-        await cart.send("nap", dedup_key="nap")
-        asked = asyncio.create_task(cart.ask("nap", dedup_key="nap", timeout="20s"))
-        handle = await waits(await handle_of(app, cart))
+        asked = asyncio.create_task(cart.ask("nap", dedup_key="nap", timeout="60s"))
+        handle = await naps(await eventually(lambda: app.find(cart.key, kind="entity")))
         await (handle.cancel() if way == "cancel" else handle.terminate("enough"))
         with pytest.raises(semel.TaskCancelled):
             await asked
-        assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
+        assert await cart.ask("add", "milk", timeout="60s") == ["milk"]
 
 
 async def test_it_cannot_be_redriven_since_a_message_begins_it_anew(world: World) -> None:
@@ -72,14 +71,14 @@ async def test_it_cannot_be_redriven_since_a_message_begins_it_anew(world: World
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app):
-        await cart.ask("add", "tea", dedup_key="tea", timeout="20s")
+        await cart.ask("add", "tea", dedup_key="tea", timeout="60s")
         first = await handle_of(app, cart)
         await first.terminate("enough")
         assert await ended(first) is Status.CANCELLED
         with pytest.raises(semel.NotRedrivable, match="'Cart/c' is an entity: its next message begins a new one"):
             await app.redrive(first.id)
-        assert await cart.ask("add", "tea", dedup_key="tea", timeout="20s") == ["tea"]
-        assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
+        assert await cart.ask("add", "tea", dedup_key="tea", timeout="60s") == ["tea"]
+        assert await cart.ask("add", "milk", timeout="60s") == ["milk"]
 
 
 async def test_signals_are_refused_since_nothing_would_check_them(world: World) -> None:
@@ -87,10 +86,10 @@ async def test_signals_are_refused_since_nothing_would_check_them(world: World) 
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app):
-        await cart.ask("add", "tea", timeout="20s")
+        await cart.ask("add", "tea", timeout="60s")
         with pytest.raises(semel.InvalidValue, match="is an entity, which takes messages"):
             await (await handle_of(app, cart)).signal("add", {"item": 5})
-        assert await cart.ask("add", "milk", timeout="20s") == ["tea", "milk"]
+        assert await cart.ask("add", "milk", timeout="60s") == ["tea", "milk"]
 
 
 async def test_one_that_nobody_has_run_yet(world: World) -> None:
@@ -100,7 +99,7 @@ async def test_one_that_nobody_has_run_yet(world: World) -> None:
     await cart.send("add", "tea")
     assert await (await handle_of(app, cart)).cancel() is Status.CANCELLED
     async with world.worker(app):
-        assert await cart.ask("add", "milk", timeout="20s") == ["milk"]
+        assert await cart.ask("add", "milk", timeout="60s") == ["milk"]
 
 
 @pytest.mark.journal("what is past its retention is the cluster's to forget")
@@ -109,19 +108,19 @@ async def test_cleaning_leaves_the_living_alone_and_takes_all_of_the_dead(world:
     app.entity(retention="1d", window="30d")(Cart)
     old, dead = app.entity(Cart, "old"), app.entity(Cart, "dead")
     async with world.worker(app):
-        await old.ask("add", "tea", dedup_key="k", timeout="20s")
-        await dead.ask("add", "tea", dedup_key="k", timeout="20s")
-        await dead.ask("pay", dedup_key="pay", timeout="20s")
+        await old.ask("add", "tea", dedup_key="k", timeout="60s")
+        await dead.ask("add", "tea", dedup_key="k", timeout="60s")
+        await dead.ask("pay", dedup_key="pay", timeout="60s")
         gone = await handle_of(app, dead)
         await world.advance("20d")
         await app.clean()
-        assert await old.ask("add", "tea", dedup_key="k", timeout="20s") == ["tea"]
+        assert await old.ask("add", "tea", dedup_key="k", timeout="60s") == ["tea"]
         assert await world.sql("select count(*) from semel_seen where execution = '" + gone.id + "'") == [(2,)]
         await world.advance("20d")
         await app.clean()
         assert await world.sql("select count(*) from semel_seen where execution = '" + gone.id + "'") == [(0,)]
         assert await app.find(dead.key, kind="entity") is None
-        assert await dead.ask("add", "milk", timeout="20s") == ["milk"]
+        assert await dead.ask("add", "milk", timeout="60s") == ["milk"]
 
 
 async def test_it_is_listed_and_explained(world: World) -> None:
@@ -129,7 +128,8 @@ async def test_it_is_listed_and_explained(world: World) -> None:
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app):
-        await cart.ask("add", "tea", timeout="20s")
+        await cart.ask("add", "tea", timeout="60s")
+        await world.listed()
         (listed,) = await app.list(name="Cart")
         assert (listed.kind, listed.key, listed.status) == ("entity", "Cart/c", Status.WAITING)
         text = str(await app.explain(cart.key, kind="entity"))

@@ -49,11 +49,11 @@ async def test_a_message_puts_it_off_and_a_duplicate_does_not(world: World, cach
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app, cached_workflows=cached):
-        await cart.ask("add", "tea", dedup_key="k", timeout="20s")
+        await cart.ask("add", "tea", dedup_key="k", timeout="60s")
         await world.advance("9h")
-        await cart.ask("add", "milk", timeout="20s")
+        await cart.ask("add", "milk", timeout="60s")
         await world.advance("9h")
-        assert await cart.ask("add", "tea", dedup_key="k", timeout="20s") == 0
+        assert await cart.ask("add", "tea", dedup_key="k", timeout="60s") == 0
         assert await reminders(cart) == 0
         await world.advance("61m")
         await eventually(lambda: reminders(cart))
@@ -66,7 +66,7 @@ async def test_it_comes_again_after_another_period_and_may_end_it(world: World, 
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app, cached_workflows=cached):
-        await cart.ask("add", "tea", timeout="20s")
+        await cart.ask("add", "tea", timeout="60s")
         await world.advance("10h")
         await eventually(lambda: has(cart, 1))
         await world.advance("9h")
@@ -78,7 +78,7 @@ async def test_it_comes_again_after_another_period_and_may_end_it(world: World, 
         handle = await app.find(cart.key, kind="entity")
         assert handle is not None
         assert await handle.status() == "completed"
-        assert await cart.ask("add", "milk", timeout="20s") == 0
+        assert await cart.ask("add", "milk", timeout="60s") == 0
         assert (await cart.state()).items == ["milk"]
 
 
@@ -91,11 +91,11 @@ async def test_the_time_left_is_right_after_a_restart(world: World) -> None:
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app):
-        await cart.ask("add", "tea", timeout="20s")
+        await cart.ask("add", "tea", timeout="60s")
     await world.advance("4h")
     async with world.worker(app):
         await world.advance("5h")
-        await cart.ask("add", "tea", dedup_key=None, timeout="20s")
+        await cart.ask("add", "tea", dedup_key=None, timeout="60s")
     await world.advance("9h")
     async with world.worker(app):
         assert await reminders(cart) == 0
@@ -108,11 +108,11 @@ async def test_time_that_passed_while_nobody_was_there_counts(world: World) -> N
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app):
-        await cart.ask("add", "tea", timeout="20s")
+        await cart.ask("add", "tea", timeout="60s")
     await world.advance("15h")
     await cart.send("add", "milk")  # came after it was due
     async with world.worker(app):
-        assert await cart.ask("add", "bread", timeout="20s") == 1
+        assert await cart.ask("add", "bread", timeout="60s") == 1
     assert (await cart.state()).items == ["tea", "milk", "bread"]
 
 
@@ -121,11 +121,11 @@ async def test_one_that_raises_changes_nothing_and_comes_again(world: World) -> 
     app.entity(Cart)
     cart = app.entity(Cart, "c")
     async with world.worker(app):
-        await cart.ask("add", "trouble", timeout="20s")
+        await cart.ask("add", "trouble", timeout="60s")
         TROUBLE.clear()
         await world.advance("11h")
         await eventually(lambda: TROUBLE)
         assert await reminders(cart) == 0
-        assert await cart.ask("add", "tea", timeout="20s") == 0
+        assert await cart.ask("add", "tea", timeout="60s") == 0
         await world.advance("11h")
         await eventually(lambda: len(TROUBLE) >= 2)

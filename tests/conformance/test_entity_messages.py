@@ -54,9 +54,9 @@ async def test_the_first_message_makes_it(world: World) -> None:
     await ledger.send("add", 5)
     assert await world.count("semel_execution") == 1
     async with world.worker(app):
-        assert await ledger.ask("add", 6, timeout="20s") == 2
+        assert await ledger.ask("add", 6, timeout="60s") == 2
         assert (await ledger.state()).entries == [5, 6]
-        assert await app.entity(Ledger, "l-2").ask("add", 7, timeout="20s") == 1
+        assert await app.entity(Ledger, "l-2").ask("add", 7, timeout="60s") == 1
     assert await world.count("semel_execution") == 2
 
 
@@ -69,7 +69,7 @@ async def test_in_order(world: World) -> None:
         await other.entity(Ledger, "l-1").send("add", n + 1)
     async with world.worker(app), world.worker(other):
         await asyncio.gather(*(app.entity(Ledger, "l-1").send("add", n) for n in range(20, 200)))
-        assert await other.entity(Ledger, "l-1").ask("add", 200, timeout="20s") == 201
+        assert await other.entity(Ledger, "l-1").ask("add", 200, timeout="60s") == 201
         assert (await app.entity(Ledger, "l-1").state()).entries == list(range(201))
 
 
@@ -93,7 +93,7 @@ async def test_no_update_is_lost_with_two_workers(world: World) -> None:
                 *(one.entity(Ledger, f"l-{k}").send("bump") for k in range(3) for one in (app, other) for _ in range(5))
             )
         for k in range(3):
-            await app.entity(Ledger, f"l-{k}").ask("bump", 0, timeout="20s")
+            await app.entity(Ledger, f"l-{k}").ask("bump", 0, timeout="60s")
             assert (await other.entity(Ledger, f"l-{k}").state()).entries == [100]
 
 
@@ -102,8 +102,8 @@ async def test_arguments_and_answers_are_typed(world: World) -> None:
     app.entity(Account)
     async with world.worker(app):
         account = app.entity(Account, "a-1")
-        assert await account.ask("pay-in", Money(5), timeout="20s") == Money(5)
-        assert await account.ask("pay-in", amount=Money(6), note="USD", timeout="20s") == Money(11, "USD")
+        assert await account.ask("pay-in", Money(5), timeout="60s") == Money(5)
+        assert await account.ask("pay-in", amount=Money(6), note="USD", timeout="60s") == Money(11, "USD")
         assert (await account.state()).balance == Money(11, "USD")
 
 
@@ -113,8 +113,8 @@ async def test_two_classes_and_two_namespaces_do_not_meet(world: World) -> None:
         one.entity(Ledger)
         one.entity(Account)
     async with world.worker(app), world.worker(other):
-        assert await app.entity(Ledger, "1").ask("add", 1, dedup_key="k", timeout="20s") == 1
-        assert await other.entity(Ledger, "1").ask("add", 2, dedup_key="k", timeout="20s") == 1
-        assert await app.entity(Account, "1").ask("pay-in", Money(3), dedup_key="k", timeout="20s") == Money(3)
+        assert await app.entity(Ledger, "1").ask("add", 1, dedup_key="k", timeout="60s") == 1
+        assert await other.entity(Ledger, "1").ask("add", 2, dedup_key="k", timeout="60s") == 1
+        assert await app.entity(Account, "1").ask("pay-in", Money(3), dedup_key="k", timeout="60s") == Money(3)
         assert (await app.entity(Ledger, "1").state()).entries == [1]
         assert (await other.entity(Ledger, "1").state()).entries == [2]

@@ -50,7 +50,7 @@ async def found(app: semel.App, id: str = "m") -> semel.Handle[Any]:
 async def at_rest(world: World, app: semel.App) -> semel.Handle[Any]:
     async with world.worker(app):
         meter = app.entity(app.tasks.entity("Meter").cls, "m")
-        await meter.ask("add", 5, timeout="20s")
+        await meter.ask("add", 5, timeout="60s")
     await world.listed()
     return await found(app)
 
@@ -58,7 +58,7 @@ async def at_rest(world: World, app: semel.App) -> semel.Handle[Any]:
 async def under_way(world: World, app: semel.App) -> semel.Handle[Any]:
     async with world.worker(app):
         meter = app.entity(app.tasks.entity("Meter").cls, "m")
-        await meter.ask("add", 5, timeout="20s")
+        await meter.ask("add", 5, timeout="60s")
         await meter.send("nap")
 
         async def naps() -> bool:

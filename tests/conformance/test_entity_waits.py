@@ -80,7 +80,7 @@ async def test_what_comes_meanwhile_is_handled_after_it(world: World) -> None:
     shelf = app.entity(register(app), "s")
     async with world.worker(app):
         await asyncio.gather(shelf.send("fetch", "a"), shelf.send("add", "b"), shelf.send("fetch", "c"))
-        assert await shelf.ask("add", "d", timeout="20s") == "d"
+        assert await shelf.ask("add", "d", timeout="60s") == "d"
         books = (await shelf.state()).books
     assert books == ["wants a", "A", "A-AGAIN", "b", "wants c", "C", "C-AGAIN", "d"]
 
@@ -90,9 +90,9 @@ async def test_gather_and_timeout(world: World, cached: int) -> None:
     app = world.app()
     shelf = app.entity(register(app), "s")
     async with world.worker(app, cached_workflows=cached):
-        assert await shelf.ask("fetch-all", "a", "b", "c", timeout="20s") == ["A", "B", "C"]
-        assert await world.advance_until(shelf.ask("fetch-in-time", timeout="20s")) == "too late"
-        assert await shelf.ask("add", "d", timeout="20s") == "d"
+        assert await shelf.ask("fetch-all", "a", "b", "c", timeout="60s") == ["A", "B", "C"]
+        assert await world.advance_until(shelf.ask("fetch-in-time", timeout="60s")) == "too late"
+        assert await shelf.ask("add", "d", timeout="60s") == "d"
 
 
 @pytest.mark.parametrize("cached", [0, 100])
@@ -100,11 +100,11 @@ async def test_steps_and_transactions(world: World, cached: int) -> None:
     app = world.app()
     shelf = app.entity(register(app), "s")
     async with world.worker(app, cached_workflows=cached):
-        assert await shelf.ask("write", "a", timeout="20s") == "A"
+        assert await shelf.ask("write", "a", timeout="60s") == "A"
         assert (await shelf.state()).books == ["A"]
-        assert await shelf.ask("step", "b", timeout="20s") == "B"
+        assert await shelf.ask("step", "b", timeout="60s") == "B"
         await asyncio.gather(shelf.send("write", "c"), shelf.send("step", "d"), shelf.send("write", "e"))
-        assert await shelf.ask("add", "f", timeout="20s") == "f"
+        assert await shelf.ask("add", "f", timeout="60s") == "f"
         assert (await shelf.state()).books == ["A", "B", "C", "D", "E", "f"]
 
 
@@ -114,7 +114,7 @@ async def test_no_journal_is_left_of_steps(world: World) -> None:
     shelf = app.entity(register(app), "s")
     async with world.worker(app):
         await asyncio.gather(shelf.send("write", "c"), shelf.send("step", "d"), shelf.send("write", "e"))
-        assert await shelf.ask("add", "f", timeout="20s") == "f"
+        assert await shelf.ask("add", "f", timeout="60s") == "f"
     assert await world.count("semel_journal") == 0
 
 
@@ -123,7 +123,7 @@ async def test_it_goes_on_in_another_process(world: World, cached: int) -> None:
     app = world.app()
     shelf = app.entity(register(app), "s")
     async with world.worker(app, cached_workflows=cached):
-        await shelf.ask("add", "first", timeout="20s")  # so that it is in memory when it begins to wait
+        await shelf.ask("add", "first", timeout="60s")  # so that it is in memory when it begins to wait
         await asyncio.gather(shelf.send("nap", "a", dedup_key="a"), shelf.send("add", "b"), shelf.send("nap", "c"))
         await eventually(lambda: waits(app, shelf.key))
     for _ in range(3):
@@ -133,9 +133,9 @@ async def test_it_goes_on_in_another_process(world: World, cached: int) -> None:
             await world.advance("1h")
             await eventually(lambda: waits(app, shelf.key))
     async with world.worker(app, cached_workflows=cached):
-        await world.advance_until(shelf.ask("add", "d", dedup_key="d", timeout="20s"))
+        await world.advance_until(shelf.ask("add", "d", dedup_key="d", timeout="60s"))
         await shelf.send("nap", "a", dedup_key="a")
-        await shelf.ask("add", "d", dedup_key="d", timeout="20s")
+        await shelf.ask("add", "d", dedup_key="d", timeout="60s")
     assert (await shelf.state()).books == ["first", "a slept", "a slept again", "b", "c slept", "c slept again", "d"]
 
 
@@ -146,13 +146,13 @@ async def test_a_worker_that_is_cut_off_changes_nothing(world: World) -> None:
     shelf = app.entity(register(app, ran), "s")
     elsewhere = other.entity(register(other, ran), "s")
     async with world.worker(app, lease="10s", grace=0) as worker:
-        await shelf.ask("add", "first", timeout="20s")
+        await shelf.ask("add", "first", timeout="60s")
         await shelf.send("nap", "a")
         await eventually(lambda: waits(app, shelf.key))
         await world.cut_off(worker)
         await world.advance("61m")
         async with world.worker(other, lease="10s"):
-            await world.advance_until(elsewhere.ask("add", "b", timeout="20s"))
+            await world.advance_until(elsewhere.ask("add", "b", timeout="60s"))
     assert (await shelf.state()).books == ["first", "a slept", "a slept again", "b"]
 
 
@@ -162,9 +162,9 @@ async def test_a_task_that_fails_fails_the_message(world: World) -> None:
     app.tasks.task("fetch").retry = semel.Retry(max_attempts=1)
     async with world.worker(app):
         with pytest.raises(semel.TaskFailed, match="no such thing"):
-            await shelf.ask("fetch", "bad", timeout="20s")
+            await shelf.ask("fetch", "bad", timeout="60s")
         assert (await shelf.state()).books == []
-        assert await shelf.ask("add", "d", timeout="20s") == "d"
+        assert await shelf.ask("add", "d", timeout="60s") == "d"
 
 
 async def waits(app: semel.App, key: str) -> bool:

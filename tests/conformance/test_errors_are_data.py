@@ -28,7 +28,7 @@ async def failure(world: World, error: BaseException) -> semel.TaskFailed:
     async with world.worker(app):
         assert await ended(handle) == "failed"
     with pytest.raises(semel.TaskFailed) as caught:
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     assert caught.value.execution_id == handle.id
     return caught.value
 
@@ -87,6 +87,49 @@ async def test_a_result_that_cannot_be_stored_fails_the_task_at_once(world: Worl
         assert await ended(handle) == "failed"
     error = (await handle.describe()).error
     assert error is not None
-    assert error.type == "semel.errors.NotEncodable"
+    assert error.type == "semel.NotEncodable"
     assert "result is a object" in error.message
     assert runs == [1]
+
+
+def declined_orders(count: int) -> ExceptionGroup[Exception]:
+    """As nested TaskGroups raise it: one error by itself, the others in a group of their own."""
+    inner = ExceptionGroup("unhandled errors in a TaskGroup", [ValueError(f"order {i}") for i in range(1, count)])
+    return ExceptionGroup("unhandled errors in a TaskGroup", [Declined("no funds"), inner])
+
+
+async def test_a_failed_group_names_its_causes(world: World) -> None:
+    error = await failure(world, declined_orders(6))
+    assert f"{__name__}.Declined: no funds; ValueError: order 1; ValueError: order 2; and 3 more" in error.error_message
+    assert "no funds" in str(error)
+
+
+async def test_a_failed_group_in_a_workflow_names_its_causes(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def settle(ctx: semel.Context) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(decline())
+
+    async def decline() -> None:
+        raise ValueError("no funds")
+
+    handle = await app.start_workflow(settle, workflow_id="w")
+    async with world.worker(app):
+        with pytest.raises(semel.TaskFailed, match=r"TaskGroup \(1 sub-exception\): ValueError: no funds"):
+            await handle.result("60s")
+    assert "ValueError: no funds" in str(await app.explain("w", kind="workflow"))
+
+
+async def test_an_error_is_told_without_repeating_its_name_or_its_full_stop(world: World) -> None:
+    error = await failure(world, semel.EngineUnavailable("the ledger is away."))
+    told = "of 'charge' failed: EngineUnavailable [SEMEL-N01]: the ledger is away. Run it again with: "
+    assert told in error.message
+    await assert_no_repeats(world)
+
+
+async def assert_no_repeats(world: World) -> None:
+    explained = str(await world.app().explain("k"))
+    assert "Error: EngineUnavailable [SEMEL-N01]: the ledger is away." in explained
+    assert ".." not in explained

@@ -33,7 +33,7 @@ async def test_every_suppressed_duplicate_is_counted_by_reason(world: World) -> 
         with pytest.raises(semel.KeyConflict):
             await app.enqueue(task, cents, task_id="k")
     async with world.worker(app):
-        await first.result(timeout="20s")
+        await first.result(timeout="60s")
     for _ in range(2):
         await app.enqueue(charge, 1, task_id="k")
     story = await app.explain("k")
@@ -93,7 +93,7 @@ async def test_the_window_is_told_and_when_it_ends(world: World) -> None:
     assert story.executions[0].window_ends_at is None
     assert "It has not ended" in str(story)
     async with world.worker(app):
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     (execution,) = (story := await app.explain("k")).executions
     assert execution.finished_at is not None
     assert execution.window_ends_at == execution.finished_at + timedelta(days=30)

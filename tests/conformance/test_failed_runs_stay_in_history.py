@@ -26,6 +26,7 @@ async def test_every_run_under_the_key_is_kept_newest_first(world: World) -> Non
     found = await app.find("k")
     assert found is not None
     assert found.id == handles[2].id
+    await world.listed()
     assert {one.id for one in await app.list(status="failed")} == {handles[0].id, handles[1].id}
     error = (await handles[0].describe()).error
     assert isinstance(error, semel.ErrorInfo)

@@ -21,7 +21,7 @@ async def test_progress_of_an_async_task_is_shown_while_it_runs(world: World) ->
         await eventually(lambda: shows(world, handle, "3 of 10"))
         assert "Progress: 3 of 10" in str(await world.app().explain("k"))
         goes_on.set()
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     assert (await handle.describe()).progress is None
 
 
@@ -61,7 +61,7 @@ async def test_progress_that_databases_find_hard(world: World) -> None:
         await eventually(lambda: has_progress(handle))
         assert worker.healthy
         goes_on.set()
-        assert await handle.result(timeout="20s") == "done"
+        assert await handle.result(timeout="60s") == "done"
 
 
 async def has_progress(handle: semel.Handle[str]) -> bool:

@@ -34,7 +34,7 @@ async def test_a_conflict_is_raised_also_where_duplicates_are_returned_and_after
     charge = tasks(app)
     async with world.worker(app):
         first = await app.enqueue(charge, "o-1", 1, task_id="pay")
-        await first.result(timeout="20s")
+        await first.result(timeout="60s")
         for duplicate in ("return", "raise"):
             with pytest.raises(semel.KeyConflict) as caught:
                 await app.enqueue(charge, "o-1", 2, task_id="pay", on_duplicate=duplicate)
@@ -45,7 +45,7 @@ async def test_when_only_the_fingerprint_is_left_it_still_is_a_conflict(world: W
     app = world.app()
     charge = tasks(app)
     async with world.worker(app):
-        await (await app.enqueue(charge, "o-1", 1, task_id="pay")).result(timeout="20s")
+        await (await app.enqueue(charge, "o-1", 1, task_id="pay")).result(timeout="60s")
     await world.advance("90m")
     await app.clean()
     with pytest.raises(semel.KeyConflict, match="past its retention") as caught:

@@ -20,8 +20,8 @@ async def test_the_same_key_runs_once_in_each_namespace(world: World) -> None:
     two = await right.enqueue(number(right), task_id="k")
     assert (one.duplicate, two.duplicate, one.id != two.id) == (False, False, True)
     async with world.worker(left), world.worker(right):
-        assert await one.result(timeout="20s") == left.settings.namespace
-        assert await two.result(timeout="20s") == right.settings.namespace
+        assert await one.result(timeout="60s") == left.settings.namespace
+        assert await two.result(timeout="60s") == right.settings.namespace
 
 
 async def test_a_worker_serves_its_own_namespace_only(world: World) -> None:
@@ -30,7 +30,7 @@ async def test_a_worker_serves_its_own_namespace_only(world: World) -> None:
     waits = await left.enqueue(number(left))
     runs = await right.enqueue(number(right))
     async with world.worker(right):
-        assert await runs.result(timeout="20s") == right.settings.namespace
+        assert await runs.result(timeout="60s") == right.settings.namespace
         assert await waits.status() == "pending"
 
 
@@ -69,4 +69,4 @@ async def test_a_handle_reaches_nothing_of_another_namespace(world: World) -> No
                 await ask()
         assert (await handle.published("state"), await handle.attributes()) == ("asked", {"scope": "eu"})
         await handle.signal("go")
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")

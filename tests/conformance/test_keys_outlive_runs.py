@@ -16,21 +16,21 @@ async def test_the_key_blocks_until_its_window_ends(world: World) -> None:
 
     async with world.worker(app):
         first = await app.enqueue(charge, 1, task_id="k")
-        assert await first.result(timeout="20s") == "charged"
+        assert await first.result(timeout="60s") == "charged"
         await world.advance("25h")
         await app.clean()
         assert (await first.describe()).expired
         again = await app.enqueue(charge, 1, task_id="k")
         assert (again.duplicate, again.id) == (True, first.id)
         with pytest.raises(semel.ResultExpired):
-            await again.result(timeout="20s")
+            await again.result(timeout="60s")
         await world.advance("28d")
         await app.clean()
         assert (await app.enqueue(charge, 1, task_id="k")).duplicate
         await world.advance("1d")
         fresh = await app.enqueue(charge, 1, task_id="k")
         assert not fresh.duplicate
-        assert await fresh.result(timeout="20s") == "charged"
+        assert await fresh.result(timeout="60s") == "charged"
     assert runs == [1, 1]
 
 
@@ -43,7 +43,7 @@ async def test_input_and_result_are_really_gone(world: World) -> None:
         return "charged"
 
     async with world.worker(app):
-        await (await app.enqueue(charge, 1, task_id="k")).result(timeout="20s")
+        await (await app.enqueue(charge, 1, task_id="k")).result(timeout="60s")
     await world.advance("25h")
     await app.clean()
     assert await world.sql("select input, output, error, key from semel_execution") == [(None, None, None, "k")]
@@ -56,7 +56,7 @@ async def test_after_the_window_everything_is_forgotten(world: World) -> None:
     async def charge() -> None: ...
 
     async with world.worker(app):
-        await (await app.enqueue(charge, task_id="k")).result(timeout="20s")
+        await (await app.enqueue(charge, task_id="k")).result(timeout="60s")
         await app.enqueue(charge, task_id="k")
         await app.explain("k")
     await world.advance("25h")
@@ -75,7 +75,7 @@ async def test_after_the_window_no_row_is_left(world: World) -> None:
     async def charge() -> None: ...
 
     async with world.worker(app):
-        await (await app.enqueue(charge, task_id="k")).result(timeout="20s")
+        await (await app.enqueue(charge, task_id="k")).result(timeout="60s")
         await app.enqueue(charge, task_id="k")
         await app.explain("k")
     await world.advance("31d")
@@ -91,7 +91,7 @@ async def test_a_duplicate_does_not_lengthen_the_window(world: World) -> None:
     async def charge() -> None: ...
 
     async with world.worker(app):
-        await (await app.enqueue(charge, task_id="k")).result(timeout="20s")
+        await (await app.enqueue(charge, task_id="k")).result(timeout="60s")
     await world.advance("9d")
     assert (await app.enqueue(charge, task_id="k")).duplicate
     await world.advance("2d")

@@ -18,14 +18,14 @@ async def test_it_is_replaced_once_and_hears_again(postgres_world: World) -> Non
         async def work() -> str:
             return "done"
 
-    async with world.worker(app) as worker:
+    async with world.worker(app, lease="10m") as worker:  # its heart would look only after minutes
         (old,) = await world.sql(EARS)
         await worker.store.relisten()
         (new,) = await eventually(lambda: replaced(world, old))
         for _ in range(5):
             await asyncio.sleep(0.02)
             assert await world.sql(EARS) == [new]
-        assert await (await other.enqueue(work)).result(timeout="5s") == "done"
+        assert await (await other.enqueue(work)).result(timeout="60s") == "done"
 
 
 async def replaced(world: World, old: tuple[object, ...]) -> list[tuple[object, ...]]:

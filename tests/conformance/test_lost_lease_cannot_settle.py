@@ -11,27 +11,27 @@ from tests.world import World, eventually
 @pytest.mark.journal("moves the clock past a lease; for a cluster see tests/faults/temporal")
 async def test_the_late_completion_of_a_zombie_is_refused(world: World, caplog: pytest.LogCaptureFixture) -> None:
     one, two = world.app(), world.app()
-    zombie_may_end, results = asyncio.Event(), iter(["zombie", "heir"])
+    started, zombie_may_end, results = asyncio.Event(), asyncio.Event(), iter(["zombie", "heir"])
     for app in (one, two):
 
         @app.task
         async def work() -> str:
             result = next(results)
             if result == "zombie":
+                started.set()
                 await zombie_may_end.wait()
             return result
 
     handle = await one.enqueue(work, task_id="k")
     async with world.worker(one) as zombie:
-        await eventually(lambda: zombie.busy)
-        await asyncio.sleep(0.01)
+        await started.wait()
         await world.cut_off(zombie)
         async with world.worker(two):
             await world.advance("31s")
-            assert await handle.result(timeout="20s") == "heir"
+            assert await handle.result(timeout="60s") == "heir"
             zombie_may_end.set()
             await eventually(lambda: "stale completion refused" in caplog.text)
-            assert await handle.result(timeout="20s") == "heir"
+            assert await handle.result(timeout="60s") == "heir"
     execution = await handle.describe()
     assert (execution.status, execution.attempt) == ("completed", 2)
     assert await world.count() == 1
@@ -62,7 +62,7 @@ async def test_a_late_failure_of_a_zombie_is_refused_too(world: World, caplog: p
             zombie_may_end.set()
             await eventually(lambda: "stale completion refused" in caplog.text)
             heir_may_end.set()
-            assert await handle.result(timeout="20s") == "heir"
+            assert await handle.result(timeout="60s") == "heir"
     assert len(runs) == 2
 
 
@@ -78,16 +78,16 @@ async def test_a_worker_that_wakes_up_without_its_lease_starts_over(world: World
                 await asyncio.Event().wait()
             return n
 
-    async with world.worker(one) as asleep:
+    async with world.worker(one, lease="10m") as asleep:  # it does not beat by itself meanwhile
         first = await one.enqueue(work, 1)
         await eventually(lambda: runs)
         old = asleep.id
         world._workers.remove(asleep)
         async with world.worker(two):
-            await world.advance("31s")
-            assert await first.result(timeout="20s") == 1
+            await world.advance("11m")
+            assert await first.result(timeout="60s") == 1
         asleep.heart.due_in(0)
         await eventually(lambda: asleep.id != old)
-        assert await (await one.enqueue(work, 2)).result(timeout="20s") == 2
+        assert await (await one.enqueue(work, 2)).result(timeout="60s") == 2
         await eventually(lambda: asleep.healthy)
     assert runs == [1, 1, 2]

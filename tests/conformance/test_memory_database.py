@@ -18,7 +18,7 @@ async def test_it_works_like_any_other() -> None:
 
         async with app.worker():
             handle = await app.enqueue(double, 2, task_id="k")
-            assert await handle.result(timeout="20s") == 4
+            assert await handle.result(timeout="60s") == 4
             assert (await app.enqueue(double, 2, task_id="k")).duplicate
 
 

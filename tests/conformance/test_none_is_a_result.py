@@ -14,10 +14,10 @@ async def test_none_is_read_as_none(world: World) -> None:
 
     async with world.worker(app):
         first = await app.enqueue(quiet, task_id="k")
-        assert await first.result(timeout="20s") is None
+        assert await first.result(timeout="60s") is None
         again = await app.enqueue(quiet, task_id="k")
         assert again.duplicate
-        assert await again.result(timeout="20s") is None
+        assert await again.result(timeout="60s") is None
     assert runs == [1]
 
 
@@ -29,5 +29,5 @@ async def test_none_is_stored_as_nothing(world: World) -> None:
     async def quiet() -> None: ...
 
     async with world.worker(app):
-        await (await app.enqueue(quiet)).result(timeout="20s")
+        await (await app.enqueue(quiet)).result(timeout="60s")
     assert await world.sql("select status, output from semel_execution") == [("completed", None)]

@@ -6,7 +6,7 @@ import semel
 from tests.world import World
 
 
-class Ears:
+class Ears(semel.Observer):
     def __init__(self) -> None:
         self.heard: list[tuple[str, float, BaseException | None]] = []
 
@@ -24,7 +24,7 @@ async def test_every_verb_is_told(world: World) -> None:
 
     async with world.worker(app):
         handle = await app.enqueue(work, task_id="k")
-        assert await handle.result(timeout="20s") == "done"
+        assert await handle.result(timeout="60s") == "done"
     await app.find("k")
     await app.list()
     await app.explain("k")

@@ -30,7 +30,7 @@ async def test_the_file_is_obeyed_and_code_lies_on_top(world: World, tmp_path: P
 
     async with world.worker(app):
         handle = await app.enqueue(charge, task_id="k")
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     execution = await handle.describe()
     assert (execution.queue, execution.retention, execution.window) == (
         "payments", timedelta(days=30), timedelta(days=90),
@@ -58,7 +58,7 @@ async def test_a_queue_needs_no_settings(world: World) -> None:
         return semel.current().queue
 
     async with world.worker(app):
-        assert await (await app.enqueue(work, queue="fresh")).result(timeout="20s") == "fresh"
+        assert await (await app.enqueue(work, queue="fresh")).result(timeout="60s") == "fresh"
     (state,) = await app.queues()
     assert (state.name, state.ready, state.running, state.delayed) == ("fresh", 0, 0, 0)
 
@@ -74,7 +74,7 @@ async def test_a_worker_serves_the_queues_it_is_told(world: World) -> None:
     mine = await app.enqueue(work, queue="mine")
     later = await app.enqueue(work, queue="other", delay="1h")
     async with world.worker(app, queues=["mine", "empty"]):
-        assert await mine.result(timeout="20s") == "mine"
+        assert await mine.result(timeout="60s") == "mine"
         assert await other.status() == "pending"
     states = {state.name: (state.ready, state.delayed) for state in await app.queues()}
     assert states == {"mine": (0, 0), "other": (1, 1)}

@@ -35,7 +35,7 @@ async def test_one_that_completed_has_its_result_and_time(world: World) -> None:
     charge = define(app)
     async with world.worker(app):
         first = await app.enqueue(charge, 1, task_id="k")
-        await first.result(timeout="20s")
+        await first.result(timeout="60s")
         with pytest.raises(semel.TaskAlreadyCompleted) as caught:
             await app.enqueue(charge, 1, task_id="k", on_duplicate="raise")
     error = caught.value
@@ -49,7 +49,7 @@ async def test_one_that_is_past_its_retention_has_no_result_left(world: World) -
     app = world.app()
     charge = define(app)
     async with world.worker(app):
-        await (await app.enqueue(charge, 1, task_id="k")).result(timeout="20s")
+        await (await app.enqueue(charge, 1, task_id="k")).result(timeout="60s")
     await world.advance("90m")
     await app.clean()
     with pytest.raises(semel.TaskAlreadyCompleted) as caught:

@@ -22,7 +22,7 @@ def define(app: semel.App, ran: list[int]) -> semel.Task[[int], None]:
 async def settled(app: semel.App) -> None:
     """Let every worker have had its turn: something free went through after the last change."""
     for _ in range(3):
-        await (await app.enqueue(app.tasks["free"])).result(timeout="20s")
+        await (await app.enqueue(app.tasks["free"])).result(timeout="60s")
 
 
 @pytest.mark.needs("limits")
@@ -71,5 +71,5 @@ async def test_other_queues_are_not_held_up(world: World) -> None:
         handles = await app.enqueue_many(work.call(n) for n in range(100, 150))
         free = await app.enqueue_many([app.tasks["free"].call()] * 20)
         for handle in free:
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
         assert await handles[-1].status() == "pending"

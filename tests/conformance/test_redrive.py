@@ -30,7 +30,7 @@ async def test_it_runs_again_with_the_same_input_and_key(world: World, key: str 
         assert await ended(first) == "failed"
         shop.broken = False
         again = await app.redrive(first.id)
-        assert await again.result(timeout="20s") == "charged o-1"
+        assert await again.result(timeout="60s") == "charged o-1"
     assert (again.id != first.id, again.key, again.duplicate) == (True, key, False)
     assert (await again.describe()).previous_id == first.id
     assert await first.status() == "failed"
@@ -45,7 +45,7 @@ async def test_what_was_cancelled_can_be_run_again(world: World) -> None:
     await first.cancel()
     again = await app.redrive(first.id[:30])
     async with world.worker(app):
-        assert await again.result(timeout="20s") == "charged o-1"
+        assert await again.result(timeout="60s") == "charged o-1"
 
 
 async def test_only_what_failed_can_be_run_again(world: World) -> None:
@@ -56,7 +56,7 @@ async def test_only_what_failed_can_be_run_again(world: World) -> None:
     with pytest.raises(semel.NotRedrivable, match="is pending"):
         await app.redrive(handle.id)
     async with world.worker(app):
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     with pytest.raises(semel.NotRedrivable, match="is completed"):
         await app.redrive(handle.id)
     with pytest.raises(semel.NotFound):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import semel
-from tests.world import World
+from tests.world import SOON, World
 
 
 async def test_it_raises_and_the_execution_goes_on(world: World) -> None:
@@ -23,11 +23,11 @@ async def test_it_raises_and_the_execution_goes_on(world: World) -> None:
             began = time.monotonic()
             with pytest.raises(semel.ResultPending, match="It goes on: ask again") as caught:
                 await handle.result(timeout=timeout)
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < SOON
             assert caught.value.execution_id == handle.id
             assert isinstance(caught.value, TimeoutError)
         goes_on.set()
-        assert await handle.result(timeout="20s") == "done"
+        assert await handle.result(timeout="60s") == "done"
         assert await handle.result(timeout=0) == "done"
         assert await handle.result() == "done"
 
@@ -46,7 +46,7 @@ async def test_a_waiter_that_is_cancelled_leaves_the_execution_alone(world: Worl
     with pytest.raises(asyncio.CancelledError):
         await waiter
     async with world.worker(app):
-        assert await handle.result(timeout="20s") == "done"
+        assert await handle.result(timeout="60s") == "done"
 
 
 async def test_a_bad_timeout_is_named(sqlite_world: World) -> None:

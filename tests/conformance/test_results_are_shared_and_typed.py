@@ -34,17 +34,17 @@ async def test_two_apps_get_the_same_typed_result(world: World) -> None:
     two = await there.enqueue(same, RECEIPT, task_id="k")
     assert (two.id, two.duplicate) == (one.id, True)
     async with world.worker(here):
-        assert await two.result(timeout="20s") == RECEIPT
-        assert await one.result(timeout="20s") == RECEIPT
+        assert await two.result(timeout="60s") == RECEIPT
+        assert await one.result(timeout="60s") == RECEIPT
         late = await there.find("k")
         assert late is not None
-        assert await late.result(timeout="20s") == RECEIPT
+        assert await late.result(timeout="60s") == RECEIPT
 
 
 async def test_an_app_without_the_task_gets_plain_data(world: World) -> None:
     app, stranger = world.app(), world.app()
     handle = await app.enqueue(define(app), RECEIPT)
     async with world.worker(app):
-        await handle.result(timeout="20s")
-    seen = await (await stranger.get(handle.id)).result(timeout="20s")
+        await handle.result(timeout="60s")
+    seen = await (await stranger.get(handle.id)).result(timeout="60s")
     assert seen == {"order": "o-1", "total": "99.00", "at": "2026-03-01T00:00:00Z"}

@@ -15,14 +15,14 @@ async def test_a_result_is_there_until_its_retention_is_over(world: World) -> No
 
     async with world.worker(app):
         handle = await app.enqueue(work)
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     await world.advance("23h")
     await app.clean()
-    assert await handle.result(timeout="20s") == "done"
+    assert await handle.result(timeout="60s") == "done"
     await world.advance("2h")
     await app.clean()
     with pytest.raises(semel.ResultExpired, match="past its retention"):
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     with pytest.raises(semel.NotFound):
         await handle.status()
     assert await world.count() == 0
@@ -35,7 +35,7 @@ async def test_the_default_is_seven_days(world: World) -> None:
     async def work() -> None: ...
 
     async with world.worker(app):
-        await (await app.enqueue(work, task_id="k")).result(timeout="20s")
+        await (await app.enqueue(work, task_id="k")).result(timeout="60s")
     await world.advance("167h")
     await app.clean()
     assert await world.count() == 1
@@ -57,7 +57,7 @@ async def test_what_has_not_ended_is_never_dropped(world: World) -> None:
     await app.clean()
     assert [await waits.status(), await later.status()] == ["pending", "pending"]
     async with world.worker(app):
-        assert await waits.result(timeout="20s") == "done"
+        assert await waits.result(timeout="60s") == "done"
 
 
 async def test_failed_ones_are_dropped_too(world: World) -> None:
@@ -109,7 +109,7 @@ async def test_each_goes_by_the_retention_it_was_admitted_with(world: World) -> 
             await app.enqueue(work),
         ]
         for handle in handles:
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
     await world.advance("2h")
     await app.clean()
     assert {one.id for one in await app.list()} == {handles[1].id, handles[2].id}

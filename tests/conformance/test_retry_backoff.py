@@ -63,7 +63,7 @@ async def test_a_later_attempt_may_succeed(world: World) -> None:
 
     async with world.worker(app):
         handle = await app.enqueue(charge)
-        assert await handle.result(timeout="20s") == 3
+        assert await handle.result(timeout="60s") == 3
     execution = await handle.describe()
     assert (execution.status, execution.attempt, execution.error) == ("completed", 3, None)
 
@@ -106,24 +106,6 @@ async def test_three_attempts_unless_told_otherwise(world: World) -> None:
         assert (await handle.describe()).attempt == 1
 
 
-async def test_arguments_that_the_function_cannot_read_are_not_tried_again(world: World) -> None:
-    old, new = world.app(), world.app()
-
-    @old.task(name="charge")
-    async def before(cents: int) -> None: ...
-
-    @new.task(name="charge", retry=5)
-    async def after(cents: int, currency: str) -> None: ...
-
-    handle = await old.enqueue(before, 1)
-    async with world.worker(new):
-        assert await ended(handle) == "failed"
-    execution = await handle.describe()
-    assert execution.attempt == 1
-    assert execution.error is not None
-    assert execution.error.type == "semel.errors.NotDecodable"
-
-
 async def test_a_parameter_added_with_a_default_reads_what_was_stored_before(world: World) -> None:
     old, new = world.app(), world.app()
 
@@ -136,4 +118,4 @@ async def test_a_parameter_added_with_a_default_reads_what_was_stored_before(wor
 
     handle = await old.enqueue(before, 1)
     async with world.worker(new):
-        assert await handle.result(timeout="20s") == "1 EUR"
+        assert await handle.result(timeout="60s") == "1 EUR"

@@ -17,9 +17,9 @@ async def test_a_duplicate_joins_the_first_and_shares_its_result(world: World) -
     assert (first.duplicate, second.duplicate) == (False, True)
     assert first.id == second.id
     async with world.worker(app):
-        assert await second.result(timeout="20s") == {"charged": 9900}
-        assert await first.result(timeout="20s") == {"charged": 9900}
+        assert await second.result(timeout="60s") == {"charged": 9900}
+        assert await first.result(timeout="60s") == {"charged": 9900}
         third = await app.enqueue(charge, "o-1", 9900, task_id="pay-1")
         assert third.duplicate
-        assert await third.result(timeout="20s") == {"charged": 9900}
+        assert await third.result(timeout="60s") == {"charged": 9900}
     assert runs == ["o-1"]

@@ -42,8 +42,8 @@ async def test_after_two_deaths_they_take_turns(world: World) -> None:
                 await world.advance("31s")
                 await eventually(lambda: free(world))
     async with world.worker(apps[2]):
-        assert [await handle.result(timeout="20s") for handle in handles] == [3, 3, 3]
-        await (await apps[2].enqueue(apps[2].tasks["healthy"])).result(timeout="20s")
+        assert [await handle.result(timeout="60s") for handle in handles] == [3, 3, 3]
+        await (await apps[2].enqueue(apps[2].tasks["healthy"])).result(timeout="60s")
     assert (state["runs"], state["most"]) == (9, 1)
 
 

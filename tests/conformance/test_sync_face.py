@@ -22,11 +22,11 @@ async def test_every_verb_from_a_thread(world: World) -> None:
     def script() -> None:
         face = app.sync
         handle = face.enqueue(double, 21, task_id="k")
-        assert handle.result(timeout="20s") == 42
+        assert handle.result(timeout="60s") == 42
         assert (handle.status(), handle.cancel(), handle.describe().attempt) == ("completed", "completed", 1)
         again = face.enqueue(double.call(21), task_id="k")
         assert (again.duplicate, again.id, again.key, again.name) == (True, handle.id, "k", "double")
-        assert [one.result(timeout="20s") for one in face.enqueue_many([double.call(1), double.call(2)])] == [2, 4]
+        assert [one.result(timeout="60s") for one in face.enqueue_many([double.call(1), double.call(2)])] == [2, 4]
         found = face.find("k")
         assert found is not None
         assert (found.id, face.get(handle.id).id, face.find("nothing")) == (handle.id, handle.id, None)
@@ -34,7 +34,7 @@ async def test_every_verb_from_a_thread(world: World) -> None:
         assert "1 duplicate did not run" in str(face.explain("k"))
         failed = face.enqueue(double, -1)
         with pytest.raises(semel.TaskFailed):
-            failed.result(timeout="20s")
+            failed.result(timeout="60s")
         assert face.redrive(failed.id).id != failed.id
         with pytest.raises(semel.KeyConflict):
             face.enqueue(double, 22, task_id="k")
@@ -61,7 +61,7 @@ async def test_workflows_from_a_thread(world: World) -> None:
         handle = face.start_workflow(approval, "o-1", workflow_id="o-1")
         assert face.start_workflow(approval.call("o-1"), workflow_id="o-1").duplicate
         handle.signal("answer", "yes", dedup_key="m-1")
-        assert handle.result(timeout="20s") == "yes"
+        assert handle.result(timeout="60s") == "yes"
         assert (handle.published("state"), handle.attributes()) == ("asked", {"order": "o-1"})
         assert "signalled" in [event.what for event in handle.history()]
         found = face.find("o-1", kind="workflow")
@@ -90,7 +90,7 @@ async def test_many_threads_one_execution(world: World) -> None:
 
     def ask(_: Any) -> tuple[str, bool]:
         handle = app.sync.enqueue(charge, task_id="k")
-        return handle.result(timeout="20s"), handle.duplicate
+        return handle.result(timeout="60s"), handle.duplicate
 
     async with world.worker(app):
         with ThreadPoolExecutor(8) as threads:

@@ -18,7 +18,7 @@ async def test_they_run_at_the_same_time_and_never_on_the_loop(world: World) -> 
 
     handles = [await app.enqueue(work) for _ in range(5)]
     async with world.worker(app):
-        results = [await handle.result(timeout="20s") for handle in handles]
+        results = [await handle.result(timeout="60s") for handle in handles]
     assert len({name for name, _ in results}) == 5
     assert threading.current_thread().name not in {name for name, _ in results}
     assert [id_ for _, id_ in results] == [handle.id for handle in handles]
@@ -36,7 +36,7 @@ async def test_a_sync_task_may_run_a_loop_of_its_own(world: World) -> None:
 
     async with world.worker(app):
         handle = await app.enqueue(work, task_id="k")
-        assert await handle.result(timeout="20s") == f"semel1:{app.settings.namespace}:task:k:x"
+        assert await handle.result(timeout="60s") == f"semel1:{app.settings.namespace}:task:k:x"
 
 
 async def test_no_more_threads_than_concurrency(world: World) -> None:
@@ -54,5 +54,5 @@ async def test_no_more_threads_than_concurrency(world: World) -> None:
     handles = [await app.enqueue(work) for _ in range(12)]
     async with world.worker(app, concurrency=3):
         for handle in handles:
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
     assert most[0] <= 3

@@ -19,11 +19,11 @@ async def test_only_that_task_is_limited(world: World) -> None:
     await app.enqueue_many(slow.call(n) for n in range(10))
     async with world.worker(app):
         await eventually(lambda: len(ran) >= 3)
-        await (await app.enqueue(fast)).result(timeout="20s")
+        await (await app.enqueue(fast)).result(timeout="60s")
         assert ran == [0, 1, 2]
         await world.advance("20m")
         await eventually(lambda: len(ran) >= 4)
-        await (await app.enqueue(fast)).result(timeout="20s")
+        await (await app.enqueue(fast)).result(timeout="60s")
         assert ran == [0, 1, 2, 3]
 
 

@@ -41,9 +41,11 @@ async def heard(world: World, fn: Callable[[Any], object]) -> str:
         return await ctx.transaction(lambda tx: int(tx.execute("select 1")[0][0]))
 
     async with world.worker(app) as worker:
-        handles = [await app.start_workflow(flow, workflow_id=f"k{n}") for n in range(2)]
-        first, second = [await handle.result(timeout="20s") for handle in handles]
-        assert await (await app.start_workflow(other, workflow_id="o")).result(timeout="20s") == 1
+        # One after the other: two such transactions at once would wait for each other's rows.
+        first, second = [
+            await (await app.start_workflow(flow, workflow_id=f"k{n}")).result(timeout="60s") for n in range(2)
+        ]
+        assert await (await app.start_workflow(other, workflow_id="o")).result(timeout="60s") == 1
         assert worker.healthy
     assert first == second
     return first
@@ -150,4 +152,4 @@ async def test_an_iterator_that_is_empty_is_a_failure_wherever_it_is_asked(world
 
     async with world.worker(app):
         handle = await app.start_workflow(flow, workflow_id="k")
-        assert await handle.result(timeout="20s") == ["RuntimeError"] * 5
+        assert await handle.result(timeout="60s") == ["RuntimeError"] * 5

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import semel
-from tests.world import World
+from tests.world import SOON, World
 
 
 async def test_all_waiters_of_several_apps(world: World) -> None:
@@ -17,7 +17,7 @@ async def test_all_waiters_of_several_apps(world: World) -> None:
             return "done"
 
     handles: list[semel.Handle[str]] = [await app.enqueue(work, task_id="k") for app in apps for _ in range(2)]
-    waiters = [asyncio.create_task(handle.result(timeout="20s")) for handle in handles]
+    waiters = [asyncio.create_task(handle.result(timeout="60s")) for handle in handles]
     async with world.worker(apps[0]):
         await asyncio.sleep(0.05)
         assert not any(waiter.done() for waiter in waiters)
@@ -33,9 +33,10 @@ async def test_work_and_results_travel_between_apps_at_once(world: World) -> Non
         async def echo(n: int) -> int:
             return n
 
-    async with world.worker(serves):
-        assert await (await asks.enqueue(echo, -1)).result(timeout="20s") == -1
-        began = time.monotonic()
-        for n in range(5):
-            assert await (await asks.enqueue(echo, n)).result(timeout="20s") == n
-    assert time.monotonic() - began < 4, "as slow as polling"
+    async with world.worker(serves, lease="10m"):  # its heart would look only after minutes
+        fastest = SOON
+        for n in range(20):
+            began = time.monotonic()
+            assert await (await asks.enqueue(echo, n)).result(timeout="60s") == n
+            fastest = min(fastest, time.monotonic() - began)
+        assert fastest < 0.9, "as slow as polling"

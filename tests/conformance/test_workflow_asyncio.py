@@ -157,7 +157,7 @@ async def test_it_works_and_does_the_same_from_the_journal(world: World, code: C
     async with world.worker(app, cached_workflows=0):
         handle = await app.start_workflow(flow, workflow_id="k")
         await eventually(lambda: has_ended_or_needs_time(world, handle))
-        assert await handle.result(timeout="20s") == EXPECTED[code]
+        assert await handle.result(timeout="60s") == EXPECTED[code]
 
 
 async def has_ended_or_needs_time(world: World, handle: semel.Handle[Any]) -> bool:
@@ -182,7 +182,7 @@ async def test_a_task_in_the_background_ends_with_its_workflow(world: World) -> 
         return "done"
 
     async with world.worker(app):
-        assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s") == "done"
+        assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="60s") == "done"
 
 
 async def test_threads_and_executors_are_refused(world: World) -> None:
@@ -197,4 +197,4 @@ async def test_threads_and_executors_are_refused(world: World) -> None:
         return ""
 
     async with world.worker(app):
-        assert "to_thread" in await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s")
+        assert "to_thread" in await (await app.start_workflow(flow, workflow_id="k")).result(timeout="60s")

@@ -1,12 +1,15 @@
 """Cancelling reaches the code, which may clean up; terminating does not, and is at once."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import semel
 from semel import Status
+from semel.engines.journal.control import cancel
+from semel.engines.journal.script import Line, Row, Script, procedure
 from tests.world import World, ended, eventually, waits
 
 
@@ -129,7 +132,7 @@ async def test_code_may_turn_it_down(world: World) -> None:
     async with world.worker(app, cached_workflows=0):
         handle = await waits(await app.start_workflow(flow, workflow_id="k"))
         await handle.cancel()
-        assert await handle.result(timeout="20s") == "finished anyway"
+        assert await handle.result(timeout="60s") == "finished anyway"
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -151,12 +154,11 @@ async def test_the_task_it_waits_for_is_cancelled_too(world: World, begun: bool)
 
     async with world.worker(app, queues=None if begun else ["default"], cached_workflows=0):
         handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+        task = await eventually(lambda: app.find("t"))
         if begun:
             await eventually(lambda: heard)
         await handle.cancel()
         assert await ended(handle) == "cancelled"
-        task = await app.find("t")
-        assert task is not None
         assert await ended(task) == "cancelled"
     assert heard == (["began", "cancelled"] if begun else [])
 
@@ -179,7 +181,69 @@ async def test_a_task_that_another_workflow_waits_for_goes_on(world: World) -> N
         await first.cancel()
         assert await ended(first) == "cancelled"
         goes_on.set()
-        assert await second.result(timeout="20s") == "done"
+        assert await second.result(timeout="60s") == "done"
+
+
+async def test_one_whose_first_step_runs_cleans_up(world: World) -> None:
+    app, did, may_end = world.app(), list[str](), asyncio.Event()
+
+    async def book() -> None:
+        did.append("booked")
+        await may_end.wait()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None:
+        try:
+            await ctx.step(book)
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await ctx.step(did.append, "undone", name="undo")
+            raise
+
+    async with world.worker(app):
+        handle = await app.start_workflow(flow, workflow_id="k")
+        await eventually(lambda: did)
+        assert await handle.cancel() is Status.RUNNING
+        may_end.set()
+        assert await ended(handle) == "cancelled"
+    assert did == ["booked", "undone"]
+
+
+@pytest.mark.journal("between two statements of a transaction")
+async def test_one_that_begins_while_it_is_cancelled_cleans_up(world: World) -> None:
+    app, did = world.app(), list[str]()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None:
+        try:
+            await ctx.step(did.append, "booked", name="book")
+            await ctx.wait_signal("never")
+        except asyncio.CancelledError:
+            await ctx.step(did.append, "undone", name="undo")
+            raise
+
+    async with world.worker(app) as worker:
+        handle = await waits(await app.start_workflow(flow, workflow_id="k"))
+    await handle.signal("other")  # now it waits for a worker, as one does that has not begun
+    async with world.worker(world.app()) as worker:
+        assert await worker.store.run(cancel_by_old_news, worker.namespace, handle.id) is Status.RUNNING
+    async with world.worker(app):
+        assert await ended(handle) == "cancelled"
+    assert did == ["booked", "undone"]
+
+
+@procedure(Line.CONTROL)
+def cancel_by_old_news(namespace: str, id_: str) -> Script[Status | None]:
+    """Cancel what had not begun when it was looked at, and has begun by the next statement."""
+    script = cancel.script(namespace, id_)
+    kind, status, flows, _ = (yield next(script))[0]
+    found: list[Row] = [(kind, status, flows, False)]
+    while True:
+        try:
+            statement = script.send(found)
+        except StopIteration as end:
+            return end.value
+        found = yield statement
 
 
 async def test_one_that_has_not_begun_never_does(world: World) -> None:
@@ -196,7 +260,7 @@ async def test_one_that_has_not_begun_never_does(world: World) -> None:
     assert [await handle.cancel() for handle in handles] == [Status.CANCELLED] * 2
     async with world.worker(app):
         await world.advance("2h")
-        await (await app.start_workflow(flow, workflow_id="other")).result(timeout="20s")
+        await (await app.start_workflow(flow, workflow_id="other")).result(timeout="60s")
     assert runs == [1]
     assert await world.left() == 0
 
@@ -267,7 +331,7 @@ async def test_terminating_is_at_once(world: World, state: str) -> None:
         execution = await handle.describe()
         assert (execution.status, execution.error.message) == ("cancelled", "enough")  # type: ignore[union-attr]
         with pytest.raises(semel.TaskCancelled):
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
         if state == "running":
             await eventually(lambda: not world._workers[0].busy)
         assert await handle.terminate() is Status.CANCELLED
@@ -292,36 +356,40 @@ async def test_a_reason_is_text(world: World, why: Any) -> None:
     assert error.message == "no budget: 5 € (ä)"
 
 
-@pytest.mark.parametrize("how", ["terminated", "completed", "failed", "cancelled"])
-async def test_children_go_the_way_that_was_agreed(world: World, how: str) -> None:
-    app = world.app()
+@pytest.mark.parametrize("used", [False, True], ids=["new keys", "used keys"])
+@pytest.mark.parametrize("how", ["terminated", "completed", "failed", "cancelled", "timed_out"])
+async def test_children_go_the_way_that_was_agreed(world: World, how: str, used: bool) -> None:
+    app, ways = world.app(), ("abandon", "cancel", "terminate")
 
     @app.workflow
     async def child(ctx: semel.Context) -> None:
         try:
-            await asyncio.sleep(3600)
+            await asyncio.sleep(7200)
         finally:
             ctx.publish("heard", True)
 
-    @app.workflow
+    @app.workflow(timeout="1h")
     async def parent(ctx: semel.Context) -> None:
-        for way in ("abandon", "cancel", "terminate"):
+        for way in ways:
             await ctx.start_workflow(child, workflow_id=way, on_parent_close=way)  # type: ignore[call-overload]
         await ctx.wait_signal("end")
         if how == "failed":
             raise ValueError
 
+    before = [await app.start_workflow(child, workflow_id=way) for way in ways if used]
+    for one in before:
+        assert await one.cancel() is Status.CANCELLED
     async with world.worker(app, cached_workflows=0):
         handle = await app.start_workflow(parent, workflow_id="p")
-        children = {}
-        for way in ("abandon", "cancel", "terminate"):
-            children[way] = await waits(await eventually(lambda way=way: app.find(way, kind="workflow")))
+        children = {way: await waits(await begun(app, way, before)) for way in ways}
         await waits(handle)
         match how:
             case "terminated":
                 await handle.terminate()
             case "cancelled":
                 await handle.cancel()
+            case "timed_out":
+                await world.advance("61m")
             case _:
                 await handle.signal("end")
         assert await ended(handle) == ("cancelled" if how == "terminated" else how)
@@ -329,6 +397,43 @@ async def test_children_go_the_way_that_was_agreed(world: World, how: str) -> No
         assert await children["abandon"].status() == "waiting"
         assert await children["cancel"].published("heard") is True
         assert await children["terminate"].published("heard") is None
+
+
+async def begun(app: semel.App, key: str, before: Sequence[semel.Handle[Any]]) -> semel.Handle[Any]:
+    """The workflow that begins under a key, after others."""
+
+    async def found() -> semel.Handle[Any] | None:
+        handle = await app.find(key, kind="workflow")
+        return None if handle is None or handle.id in [one.id for one in before] else handle
+
+    return await eventually(found)
+
+
+async def test_children_under_used_keys_go_with_what_their_parent_goes_on_as(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def child(ctx: semel.Context) -> None:
+        await asyncio.sleep(3600)
+
+    @app.workflow
+    async def parent(ctx: semel.Context) -> None:
+        await ctx.start_workflow(child, workflow_id="c", on_parent_close="cancel")
+        await ctx.step(lambda: None, name="mark")
+        ctx.publish("marked", True)
+        await ctx.wait_signal("end")
+
+    before = await app.start_workflow(child, workflow_id="c")
+    await before.cancel()
+    async with world.worker(app):
+        old = await app.start_workflow(parent, workflow_id="p")
+        handle = await waits(await begun(app, "c", [before]))
+        await eventually(lambda: old.published("marked"))  # it waits before too: for the start of its child
+        await waits(old)
+        new = await waits(await old.reset("mark"))
+        assert await handle.status() == "waiting"
+        await new.terminate()
+        assert await ended(handle) == "cancelled"
 
 
 @pytest.mark.parametrize("other", ["workflow", "client"])
@@ -357,6 +462,6 @@ async def test_a_task_that_others_have_joined_is_not_stopped_by_one_who_gives_up
         else:
             joined = await waits(await app.start_workflow(flow, 3600.0, workflow_id="second"))
         await world.advance("61s")
-        assert await first.result("20s") == "gave up"
+        assert await first.result("60s") == "gave up"
         go_on.set()
-        assert await joined.result("20s") == "done"
+        assert await joined.result("60s") == "done"

@@ -1,6 +1,7 @@
 """Code that does not do what the journal says is parked with a clear error; nothing is lost, and fixed code goes on."""
 
 import asyncio
+import logging
 import pathlib
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -99,9 +100,53 @@ async def test_it_waits_and_goes_on_with_code_that_fits(world: World, code: Code
         await handle.signal("ignored")
     assert (await handle.status()).live
     async with world.worker(third):
-        assert await handle.result(timeout="20s") == ["first", "second"]
+        assert await handle.result(timeout="60s") == ["first", "second"]
     assert runs == ["first", "second"]
     assert (await handle.describe()).error is None
+
+
+async def test_a_parked_workflow_logs_no_more_than_one_traceback(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, flow = app_with(world, original)
+    second, _ = app_with(world, other_step)
+    async with world.worker(first):
+        handle = await waits(await first.start_workflow(flow, workflow_id="k"))
+    await handle.signal("go")
+    async with world.worker(second):
+        await eventually(lambda: parked(handle))
+        await world.advance("1h")
+        await eventually(lambda: len(failed_tries(caplog)) >= 2)
+    assert len([record for record in failed_tries(caplog) if record.exc_info]) <= 1
+    assert all("NonDeterminism" in caplog.handler.format(record) for record in failed_tries(caplog))
+
+
+def failed_tries(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    said = ("is parked", "Failed activation")
+    return [record for record in caplog.records if any(one in record.getMessage() for one in said)]
+
+
+@pytest.mark.journal
+async def test_an_unexpected_error_logs_its_traceback_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: Any) -> None:
+        raise KeyError("a fault of ours")
+
+    app, flow = app_with(world, original)
+    async with world.worker(app) as worker:
+        monkeypatch.setattr(worker.flows, "_take_turns", broken)
+        handle = await app.start_workflow(flow, workflow_id="k")
+        await eventually(lambda: failed_tries(caplog))
+        await eventually(lambda: parked(handle))  # which is written after it was logged
+        await world.advance("1h")
+        await eventually(lambda: len(failed_tries(caplog)) >= 2)
+    first, *others = failed_tries(caplog)
+    assert first.exc_info
+    assert "in broken" in caplog.handler.format(first)
+    assert not any(record.exc_info for record in others)
+    assert {record.getMessage() for record in others} == {"workflow 'k' is parked: KeyError: 'a fault of ours'"}
+    assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
 async def raises(ctx: semel.Context) -> list[str]:
@@ -141,7 +186,7 @@ async def test_it_keeps_the_time_limit_that_it_began_with(
         left = await waits(await first.start_workflow(flow, workflow_id="left"))
     async with world.worker(second):
         await done.signal("go")
-        assert await done.result(timeout="20s") == ["first", "second"]
+        assert await done.result(timeout="60s") == ["first", "second"]
         for then_is in (soon, late):
             await world.advance("90m")
             await eventually(lambda then_is=then_is: is_now(left, then_is))
@@ -193,10 +238,11 @@ async def test_what_it_calls_may_get_a_parameter_with_a_default(world: World) ->
         handle = await first.start_workflow(flow, workflow_id="k")
         await eventually(lambda: asks_for(handle, "go"))
         await waits(handle)
+    await world.listed()
     assert [one.ok for one in await second.replay(name="flow")] == [True]
     await handle.signal("go")
     async with world.worker(second):
-        assert await handle.result(timeout="20s") == [1, 2, 4]
+        assert await handle.result(timeout="60s") == [1, 2, 4]
 
 
 async def test_parked_it_is_tried_again_by_itself(world: World) -> None:
@@ -218,7 +264,7 @@ async def test_parked_it_is_tried_again_by_itself(world: World) -> None:
         await eventually(lambda: parked(handle))
         fits[0] = True
         await world.advance("5m")
-        assert await handle.result(timeout="20s") == ["done"]
+        assert await handle.result(timeout="60s") == ["done"]
 
 
 async def test_code_that_reaches_outside_is_parked_likewise_and_its_step_is_not_run_again(world: World) -> None:
@@ -238,7 +284,7 @@ async def test_code_that_reaches_outside_is_parked_likewise_and_its_step_is_not_
     async with world.worker(second):
         await waits(handle)
         await handle.signal("go")
-        assert await handle.result(timeout="20s") == ["first", "second"]
+        assert await handle.result(timeout="60s") == ["first", "second"]
     assert runs == ["first", "second"]
 
 
@@ -284,8 +330,8 @@ async def test_a_change_behind_patched_leaves_old_runs_as_they_were(world: World
         new = await waits(await second.start_workflow(second.tasks.workflow("flow"), workflow_id="new"))
         for handle in (old, new):
             await handle.signal("go")
-        assert await old.result(timeout="20s") == ["first", "old", "second"]
-        assert await new.result(timeout="20s") == ["first", "new", "second"]
+        assert await old.result(timeout="60s") == ["first", "old", "second"]
+        assert await new.result(timeout="60s") == ["first", "new", "second"]
     assert runs.count("check") == 1
     assert [e.name for e in await new.history() if e.kind == "patch"] == ["checks"]
 
@@ -310,8 +356,8 @@ async def test_versions_live_side_by_side(world: World) -> None:
     async with world.worker(both):
         new = await both.start_workflow(two, workflow_id="new")
         await new.signal("go")
-        assert await old.result(timeout="20s") == ["first", "second"]
-        assert await new.result(timeout="20s") == "version 2"
+        assert await old.result(timeout="60s") == ["first", "second"]
+        assert await new.result(timeout="60s") == "version 2"
     assert [(await one.history())[0].status for one in (old, new)] == ["version 1", "version 2"]
 
 

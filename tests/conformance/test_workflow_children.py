@@ -21,7 +21,7 @@ async def test_one_that_it_waits_for(world: World) -> None:
 
     async with world.worker(app, cached_workflows=1000):
         handle = await app.start_workflow(parent, workflow_id="p")
-        assert await handle.result(timeout="20s") == [(0, "ok"), (2, "ok"), (4, "ok")]
+        assert await handle.result(timeout="60s") == [(0, "ok"), (2, "ok"), (4, "ok")]
     assert sorted(set(seen)) == [(f"c{n}", handle.id) for n in range(3)]
     found = await app.find("c1", kind="workflow")
     assert found is not None
@@ -46,7 +46,7 @@ async def test_one_that_it_starts_and_talks_to(world: World) -> None:
 
     async with world.worker(app, cached_workflows=0):
         handle = await app.start_workflow(parent, workflow_id="p")
-        assert await handle.result(timeout="20s") == ["first", "second"]
+        assert await handle.result(timeout="60s") == ["first", "second"]
 
 
 async def test_one_that_it_cancels(world: World) -> None:
@@ -68,7 +68,7 @@ async def test_one_that_it_cancels(world: World) -> None:
 
     async with world.worker(app, cached_workflows=0):
         handle = await app.start_workflow(parent, workflow_id="p")
-        assert await handle.result(timeout="20s") == "cancelled"
+        assert await handle.result(timeout="60s") == "cancelled"
 
 
 async def test_its_failure_is_raised_in_the_parent(world: World) -> None:
@@ -91,7 +91,7 @@ async def test_its_failure_is_raised_in_the_parent(world: World) -> None:
 
     async with world.worker(app, cached_workflows=0):
         handle = await app.start_workflow(parent, workflow_id="p")
-        assert await handle.result(timeout="20s") == ["LookupError: gone"] * 2
+        assert await handle.result(timeout="60s") == ["LookupError: gone"] * 2
 
 
 async def test_the_same_id_is_the_same_child(world: World) -> None:
@@ -115,9 +115,9 @@ async def test_the_same_id_is_the_same_child(world: World) -> None:
         parents = [await waits(await app.start_workflow(parent, n, workflow_id=f"p{n}")) for n in range(2)]
         await eventually(lambda: all_wait(parents))
         await mine.signal("go", "on")
-        assert [await one.result(timeout="20s") for one in parents] == [(mine.id, "on")] * 2
+        assert [await one.result(timeout="60s") for one in parents] == [(mine.id, "on")] * 2
         late = await app.start_workflow(parent, 3, workflow_id="p3")
-        assert await late.result(timeout="20s") == (mine.id, "on"), "it had ended: replayed at once"
+        assert await late.result(timeout="60s") == (mine.id, "on"), "it had ended: replayed at once"
     assert runs == [1]
 
 
@@ -142,7 +142,7 @@ async def test_another_workflow_under_its_id_is_a_conflict(world: World) -> None
 
     async with world.worker(app, cached_workflows=0):
         handle = await app.start_workflow(parent, workflow_id="p")
-        assert "other input" in await handle.result(timeout="20s")
+        assert "other input" in await handle.result(timeout="60s")
 
 
 async def test_a_parent_that_is_cancelled_cancels_the_child_it_waits_for(world: World) -> None:
@@ -179,4 +179,4 @@ async def test_a_deep_family(world: World) -> None:
         return 1 if n == 0 else n * await ctx.execute_workflow(factorial, n - 1, workflow_id=f"{n - 1}!")
 
     async with world.worker(app, cached_workflows=0):
-        assert await (await app.start_workflow(factorial, 8, workflow_id="8!")).result(timeout="20s") == 40320
+        assert await (await app.start_workflow(factorial, 8, workflow_id="8!")).result(timeout="60s") == 40320

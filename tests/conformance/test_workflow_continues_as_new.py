@@ -35,7 +35,7 @@ async def test_no_signal_is_lost_and_none_counts_twice(world: World, cached: int
                         await handle.signal("add", n, dedup_key=f"n{n}")
 
         await asyncio.gather(*(send(first) for first in range(5)))
-        assert await handle.result(timeout="20s") == (sum(range(250)), 7)
+        assert await handle.result(timeout="60s") == (sum(range(250)), 7)
     assert len(await handle.history()) < 200
 
 
@@ -56,7 +56,7 @@ async def test_the_run_is_another_and_the_rest_is_the_same(world: World) -> None
 
     async with world.worker(app, cached_workflows=0):
         handle = await app.start_workflow(flow, workflow_id="k")
-        assert await handle.result(timeout="20s") == "run 3"
+        assert await handle.result(timeout="60s") == "run 3"
         assert (await handle.attributes(), await handle.published("n")) == ({"n": "3"}, 3)
     assert [(one[0], one[1], one[2]) for one in seen] == [("k", f"{handle.id}.{n}", handle.id) for n in (1, 2, 3)]
     assert len({one[3] for one in seen}) == 1
@@ -78,7 +78,7 @@ async def test_keys_of_effects_go_on(world: World) -> None:
             ctx.continue_as_new(n + 1)
 
     async with world.worker(app):
-        await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s")
+        await (await app.start_workflow(flow, workflow_id="k")).result(timeout="60s")
     assert len(set(keys)) == 3
 
 
@@ -103,7 +103,7 @@ async def test_a_late_answer_to_the_run_before_is_no_answer_to_this_one(world: W
         await handle.signal("go")
         await eventually(lambda: is_run(handle, 2))
         goes_on.set()
-        assert await handle.result(timeout="20s") == "slow 2"
+        assert await handle.result(timeout="60s") == "slow 2"
 
 
 async def is_run(handle: semel.Handle[object], n: int) -> bool:
@@ -128,7 +128,7 @@ async def test_a_key_seen_before_is_seen_after(world: World) -> None:
             await waits(handle)
             await handle.signal("word", "b", dedup_key="b")
         await handle.signal("word", "end")
-        assert await handle.result(timeout="20s") == ["a", "b"]
+        assert await handle.result(timeout="60s") == ["a", "b"]
 
 
 async def test_its_time_limit_is_for_all_runs_together(world: World) -> None:
@@ -179,7 +179,7 @@ async def test_new_input_that_does_not_fit_fails_it_where_it_is_given(world: Wor
             return "refused"
 
     async with world.worker(app):
-        assert await (await app.start_workflow(flow, 1, workflow_id="k")).result(timeout="20s") == "refused"
+        assert await (await app.start_workflow(flow, 1, workflow_id="k")).result(timeout="60s") == "refused"
 
 
 async def test_it_may_do_so_in_a_task_group(world: World) -> None:
@@ -201,5 +201,26 @@ async def test_it_may_do_so_in_a_task_group(world: World) -> None:
         return n
 
     async with world.worker(app):
-        assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s") == 2
+        assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="60s") == 2
     assert cleaned == [0, 1]
+
+
+async def test_what_was_published_stays(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context, run: int) -> None:
+        ctx.publish(f"run-{run}", {"n": run})
+        if run == 1:
+            ctx.publish("state", "begun")
+        if run < 3:
+            ctx.continue_as_new(run + 1)
+        await ctx.wait_signal("end")
+
+    async with world.worker(app, cached_workflows=0):
+        handle = await waits(await app.start_workflow(flow, 1, workflow_id="k"))
+        assert [await handle.published(f"run-{n}") for n in (1, 2, 3)] == [{"n": 1}, {"n": 2}, {"n": 3}]
+        assert await handle.published("state") == "begun"
+        await handle.signal("end")
+        await handle.result(timeout="60s")
+    assert await handle.published("state") == "begun"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import semel
-from tests.world import World, ended, waits
+from tests.world import World, ended, eventually, waits
 
 Definition = semel.Workflow[..., Any]
 
@@ -62,7 +62,7 @@ async def test_so_it_is_inside_of_a_workflow(world: World) -> None:
         patient = await waits(await app.start_workflow(parent, True, workflow_id="p-2"))
     async with world.worker(app, cached_workflows=0):  # it is refused again when that is replayed
         await patient.signal("said", "no:")
-        assert "no: " in await patient.result(timeout="20s")
+        assert "no: " in await patient.result(timeout="60s")
     assert [one.ok for one in await app.replay(name="parent")] == [True, True]
 
 
@@ -71,10 +71,9 @@ async def test_who_asked_before_there_was_another_goes_on(world: World) -> None:
     async with world.worker(before):
         handle = await before.start_workflow(parent, False, workflow_id="p")
         await waits(handle)
-        child = await before.find("child", kind="workflow")
-        assert child is not None
+        child = await eventually(lambda: before.find("child", kind="workflow"))
         await waits(child)
     after, _, _ = orders(world, both=True)
     async with world.worker(after):
         await child.signal("paid")
-        assert await handle.result(timeout="20s") == "o-1 the old way"
+        assert await handle.result(timeout="60s") == "o-1 the old way"

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 import semel
-from tests.world import World, waits
+from tests.world import World, eventually, waits
 
 
 async def test_published_values_can_be_read_at_any_time(world: World) -> None:
@@ -28,8 +28,45 @@ async def test_published_values_can_be_read_at_any_time(world: World) -> None:
         assert await handle.published("nothing") is None
         assert await handle.published("nothing", "default") == "default"
         await handle.signal("go")
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
         assert await handle.published("progress") == {"done": 2}
+
+
+async def test_an_empty_value_is_published_like_any_other(world: World) -> None:
+    app = world.app()
+    empty = {"none": None, "list": [], "object": {}, "text": "", "number": 0, "truth": False}
+
+    @app.workflow
+    async def flow(ctx: semel.Context, round: int = 0) -> None:
+        if round == 0:
+            for name, value in empty.items():
+                ctx.publish(f"first-{name}", value)
+                ctx.publish(f"last-{name}", "full")
+            await ctx.wait_signal("go")
+            for name, value in empty.items():
+                ctx.publish(f"last-{name}", value)
+            ctx.continue_as_new(1)
+        await ctx.step(lambda: None, name="between")
+        await ctx.wait_signal("end")
+
+    async def values(handle: semel.Handle[None], when: str) -> dict[str, object]:
+        return {name: await handle.published(f"{when}-{name}", "missing") for name in empty}
+
+    async with world.worker(app, cached_workflows=0):
+        old = await waits(await app.start_workflow(flow, workflow_id="k"))
+        assert await values(old, "first") == empty
+        await old.signal("go")
+
+        async def went_on() -> bool:
+            return await values(old, "last") == empty and await old.status() == "waiting"
+
+        await eventually(went_on)
+        assert await values(old, "first") == empty
+        new = await old.reset("between")
+        await new.signal("end")
+        await new.result(timeout="60s")
+        for when in ("first", "last"):
+            assert await values(new, when) == empty
 
 
 async def test_nothing_can_be_read_of_one_that_is_not_there(world: World) -> None:
@@ -79,13 +116,14 @@ async def test_search_attributes_find_it(world: World) -> None:
             for scope, level in (("eu", "high"), ("us", "high"))
         ]
         assert await eu.attributes() == {"scope": "eu", "level": "high", "gone": "soon"}
+        await world.listed()
         assert [e.id for e in await app.list(attributes={"scope": "eu"})] == [eu.id]
         assert [e.id for e in await app.list(attributes={"level": "high"})] == [us.id, eu.id]
         assert [e.id for e in await app.list(attributes={"level": "high"}, limit=1, before=us.id)] == [eu.id]
         assert [e.id for e in await app.list(attributes={"level": "high", "scope": "us"})] == [us.id]
         assert await app.list(attributes={"scope": "asia"}) == []
         await eu.signal("go")
-        await eu.result(timeout="20s")
+        await eu.result(timeout="60s")
         assert await eu.attributes() == {"scope": "eu", "level": "high"}
         assert [e.id for e in await app.list(attributes={"level": "high"}, status="completed")] == [eu.id]
         assert [e.id for e in await app.list(attributes={"level": "high"}, status="waiting")] == [us.id]
@@ -104,7 +142,7 @@ async def test_an_attribute_is_a_short_text(world: World, value: object) -> None
         return "let in"
 
     async with world.worker(app):
-        assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s") == "refused"
+        assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="60s") == "refused"
 
 
 async def test_time_and_dice_are_the_same_from_the_journal(world: World) -> None:
@@ -129,11 +167,11 @@ async def test_time_and_dice_are_the_same_from_the_journal(world: World) -> None
     async with world.worker(app, cached_workflows=0):  # nobody has it in memory here
         await world.advance("1h")
         await handle.signal("go")
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
         other = await app.start_workflow(flow, workflow_id="other")
         for _ in range(3):
             await other.signal("go")
-        await other.result(timeout="20s")
+        await other.result(timeout="60s")
     assert len(seen) >= 2
     assert seen[0] == seen[1], "a replay saw the same"
     first, last = seen[0], seen[-1]
@@ -152,7 +190,7 @@ async def test_one_that_no_schedule_started_has_no_time_of_a_schedule(world: Wor
         return [ctx.scheduled_for is None, ctx.window is None, ctx.parent_workflow_id is None, ctx.workflow_id == "k"]
 
     async with world.worker(app):
-        assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s") == [True] * 4
+        assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="60s") == [True] * 4
 
 
 async def test_nobody_else_acts_for_it(world: World) -> None:
@@ -184,7 +222,7 @@ async def test_nobody_else_acts_for_it(world: World) -> None:
     async with world.worker(app, cached_workflows=0):
         handle = await waits(await app.start_workflow(flow, workflow_id="k"))
         await handle.signal("go")
-        said = await handle.result(timeout="20s")
+        said = await handle.result(timeout="60s")
     assert all("InvalidValue" in one and "outside of the code of workflow 'k'" in one for one in said), said
     assert await handle.published("progress") is None
     assert await handle.attributes() == {}
@@ -212,7 +250,7 @@ async def test_the_app_is_not_for_its_code(world: World, face: str) -> None:
     if face == "sync":
         await asyncio.to_thread(app.sync.list)  # its loop runs
     async with world.worker(app):
-        said = await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s")
+        said = await (await app.start_workflow(flow, workflow_id="k")).result(timeout="60s")
     assert "ctx.enqueue" in said
     assert f"{pathlib.Path(__file__)}:" in said
     assert await app.list(kind="task") == []

@@ -40,7 +40,7 @@ async def test_a_failed_one_goes_on_with_mended_code_from_before_its_failing_ste
     async with world.worker(app):
         old = await app.start_workflow(send, "o-1", workflow_id="send-1")
         with pytest.raises(semel.TaskFailed, match="no stamps"):
-            await old.result(timeout="20s")
+            await old.result(timeout="60s")
     again: list[str] = []
     app, _ = broken(world, again, fixed=True)
     found = await app.find("send-1", kind="workflow")
@@ -48,7 +48,7 @@ async def test_a_failed_one_goes_on_with_mended_code_from_before_its_failing_ste
     new = await found.reset("ship")
     assert (new.key, new.id != old.id) == ("send-1", True)
     async with world.worker(app):
-        result = await new.result(timeout="20s")
+        result = await new.result(timeout="60s")
     assert result.startswith("shipped packed o-1 ")
     assert again == first[-1:], "only the step itself ran again, under the same effect key"
     told = await app.explain("send-1", kind="workflow")
@@ -83,7 +83,7 @@ async def test_one_that_lives_ends_and_goes_on_as_another(world: World) -> None:
             await old.signal("go", "late")
         await new.signal("go", "first", dedup_key="k1")
         await new.signal("go", "second")
-        assert await new.result(timeout="20s") == ["first", "second"], "a signal that had come is not lost"
+        assert await new.result(timeout="60s") == ["first", "second"], "a signal that had come is not lost"
     assert ran == ["a", "b", "b"]
     assert await new.attributes() == {"stage": "two"}
     assert await new.published("stage") == "two"
@@ -111,7 +111,7 @@ async def test_signals_that_were_not_taken_in_follow_in_their_order(world: World
         await old.signal("s", text)  # nobody is there to take them in
     new = await old.reset("row:1")
     async with world.worker(app):
-        assert await new.result(timeout="20s") == ["1", "2", "3"]
+        assert await new.result(timeout="60s") == ["1", "2", "3"]
 
 
 async def test_a_task_that_runs_answers_the_new_one(world: World) -> None:
@@ -136,7 +136,7 @@ async def test_a_task_that_runs_answers_the_new_one(world: World) -> None:
     new = await old.reset("slow")
     assert await old.status() == "cancelled"
     async with world.worker(app):
-        told = await new.result(timeout="20s")
+        told = await new.result(timeout="60s")
     assert [text[0] for text in told] == ["x", "y"]
     assert runs == ["x", "y"], "each ran once: the first was waited for by the new one"
 
@@ -173,10 +173,10 @@ async def test_a_task_that_completed_is_not_run_again_and_one_that_failed_is(wor
         assert await ended(old) == "failed"
         fails[0] = False
         new = await old.reset("good")
-        assert await new.result(timeout="20s") == ["fine", "mended"]
+        assert await new.result(timeout="60s") == ["fine", "mended"]
         assert runs == ["good", "bad", "bad"]
         again = await new.reset("bad")
-        assert await again.result(timeout="20s") == ["fine", "mended"]
+        assert await again.result(timeout="60s") == ["fine", "mended"]
     assert runs == ["good", "bad", "bad"], "it has completed by now"
     assert keys[0] == keys[1]
 
@@ -205,7 +205,7 @@ async def test_a_child_is_waited_for_and_kept(world: World) -> None:
         new = await old.reset("child")
         for handle in children:
             await handle.signal("go", handle.key)
-        assert await new.result(timeout="20s") == ["c-2", "c-1"]
+        assert await new.result(timeout="60s") == ["c-2", "c-1"]
         assert [await handle.status() for handle in children] == ["completed", "completed"]
 
 
@@ -226,7 +226,7 @@ async def test_who_waits_for_a_child_hears_of_the_one_it_goes_on_as(world: World
         await eventually(lambda: _asked(old, "go"))
         new = await old.reset("go")
         await new.signal("go", "done")
-        assert await handle.result(timeout="20s") == "done"
+        assert await handle.result(timeout="60s") == "done"
 
 
 async def test_only_the_run_that_goes_on_can_be_gone_back_in(world: World) -> None:
@@ -244,7 +244,7 @@ async def test_only_the_run_that_goes_on_can_be_gone_back_in(world: World) -> No
 
     async with world.worker(app):
         old = await app.start_workflow(rounds, 1, workflow_id="r")
-        assert await old.result(timeout="20s") == 3
+        assert await old.result(timeout="60s") == 3
         rows = sorted({event.row for event in await old.history()})
         assert rows[0] > 1, "rows go on when it continues as new"
         for to, text in (
@@ -259,7 +259,7 @@ async def test_only_the_run_that_goes_on_can_be_gone_back_in(world: World) -> No
             with pytest.raises(semel.NotResettable, match=text):
                 await old.reset(to)
         new = await old.reset("last")
-        assert await new.result(timeout="20s") == 3
+        assert await new.result(timeout="60s") == 3
     assert ran == [1, 2, 3, 30, 30]
     assert await new.attributes() == {"n": "3"}
     with pytest.raises(semel.NotResettable, match="a newer one has its key"):
@@ -277,7 +277,7 @@ async def test_a_task_cannot_be_reset(world: World) -> None:
         await handle.reset("row:0")
     assert await handle.status() == "pending", "what is refused changes nothing"
     async with world.worker(app):
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
 
 
 async def test_a_refused_reset_leaves_a_living_one_alone(world: World) -> None:
@@ -292,7 +292,7 @@ async def test_a_refused_reset_leaves_a_living_one_alone(world: World) -> None:
         with pytest.raises(semel.NotResettable):
             await handle.reset("row:77")
         await handle.signal("go", "on")
-        assert await handle.result(timeout="20s") == "on"
+        assert await handle.result(timeout="60s") == "on"
 
 
 @pytest.mark.journal("stops between two statements")
@@ -324,7 +324,7 @@ async def test_it_happens_as_a_whole_or_not_at_all(world: World) -> None:
     new = await app.get("f" * 32)
     await new.signal("go", "on")
     async with world.worker(app):
-        assert await new.result(timeout="20s") == "on"
+        assert await new.result(timeout="60s") == "on"
 
 
 def test_without_await(sqlite_world: World) -> None:

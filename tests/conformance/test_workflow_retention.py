@@ -17,15 +17,15 @@ async def test_the_default_is_thirty_days(world: World) -> None:
 
     async with world.worker(app):
         handle = await app.start_workflow(flow, workflow_id="k")
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     await world.advance("719h")
     await app.clean()
-    assert await handle.result(timeout="20s") == "done"
+    assert await handle.result(timeout="60s") == "done"
     assert await handle.published("x") == 1
     await world.advance("2h")
     await app.clean()
     with pytest.raises(semel.ResultExpired):
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     assert await world.count() + await world.parts() == 0
 
 
@@ -39,7 +39,7 @@ async def test_keys_outlive_runs(world: World) -> None:
 
     async with world.worker(app):
         first = await app.start_workflow(flow, workflow_id="k")
-        await first.result(timeout="20s")
+        await first.result(timeout="60s")
         await world.advance("2d")
         await app.clean()
         assert await world.parts() == 0
@@ -49,7 +49,7 @@ async def test_keys_outlive_runs(world: World) -> None:
         await app.clean()
         third = await app.start_workflow(flow, workflow_id="k")
         assert not third.duplicate
-        await third.result(timeout="20s")
+        await third.result(timeout="60s")
     assert runs == [1, 1]
 
 
@@ -71,7 +71,7 @@ async def test_nothing_of_a_live_one_is_dropped(world: World) -> None:
         assert (await handle.published("x"), await handle.attributes()) == (1, {"scope": "eu"})
         await handle.signal("go", "on")
         await ended(handle)
-        assert await handle.result(timeout="20s") == (1, "on")
+        assert await handle.result(timeout="60s") == (1, "on")
 
 
 async def test_what_an_open_workflow_asked_for_stays_as_long_as_it_is_open(world: World) -> None:
@@ -98,9 +98,9 @@ async def test_what_an_open_workflow_asked_for_stays_as_long_as_it_is_open(world
         await world.advance("10d")
         await app.clean()
         assert {e.name for e in await app.list()} == {"parent", "child", "work"}
-        assert await (await app.enqueue(work, task_id="t")).result(timeout="20s") == "worked"
+        assert await (await app.enqueue(work, task_id="t")).result(timeout="60s") == "worked"
         await handle.signal("go")
-        assert await handle.result(timeout="20s") == "worked"
+        assert await handle.result(timeout="60s") == "worked"
     await world.advance("3h")
     await app.clean()
     assert await app.list() == []

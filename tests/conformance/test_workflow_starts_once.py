@@ -35,10 +35,10 @@ async def test_a_duplicate_joins_and_later_gets_the_result(world: World) -> None
         assert (first.duplicate, second.duplicate, second.id) == (False, True, first.id)
         await waits(first)
         await second.signal("go")
-        assert await first.result(timeout="20s") == (7, "done")
+        assert await first.result(timeout="60s") == (7, "done")
         third = await app.start_workflow(flow, 7, workflow_id="k")
         assert third.duplicate
-        assert await third.result(timeout="20s") == (7, "done")
+        assert await third.result(timeout="60s") == (7, "done")
     assert runs == [7]
     told = await app.explain("k", kind="workflow")
     assert {s.reason: s.count for s in told.suppressed} == {"joined": 1, "replayed": 1}
@@ -75,7 +75,7 @@ async def test_a_task_and_a_workflow_may_have_the_same_key(world: World) -> None
 
     one, two = await app.enqueue(task, task_id="k"), await app.start_workflow(flow, workflow_id="k")
     async with world.worker(app):
-        assert [await one.result(timeout="20s"), await two.result(timeout="20s")] == ["task", "workflow"]
+        assert [await one.result(timeout="60s"), await two.result(timeout="60s")] == ["task", "workflow"]
     assert [(await one.describe()).kind, (await two.describe()).kind] == ["task", "workflow"]
 
 
@@ -91,7 +91,7 @@ async def test_raise_on_duplicate(world: World) -> None:
         await app.start_workflow(flow, workflow_id="k", on_duplicate="raise")
     assert exists.value.existing_execution_id == first.id
     async with world.worker(app):
-        await first.result(timeout="20s")
+        await first.result(timeout="60s")
     with pytest.raises(semel.TaskAlreadyCompleted, match="]: workflow 'k' completed at") as completed:
         await app.start_workflow(flow, workflow_id="k", on_duplicate="raise")
     assert completed.value.result == "done"
@@ -134,12 +134,12 @@ async def test_one_that_failed_frees_its_id_and_shows_its_error(world: World) ->
     async with world.worker(app):
         first = await app.start_workflow(flow, workflow_id="k")
         with pytest.raises(semel.TaskFailed, match="nothing there") as caught:
-            await first.result(timeout="20s")
+            await first.result(timeout="60s")
         assert caught.value.error_type == "LookupError"
         assert "raise LookupError" in caught.value.traceback
         fails.clear()
         second = await app.start_workflow(flow, workflow_id="k")
-        assert await second.result(timeout="20s") == "found"
+        assert await second.result(timeout="60s") == "found"
     assert [e.id for e in (await app.explain("k", kind="workflow")).executions] == [second.id, first.id]
 
 
@@ -158,7 +158,7 @@ async def test_it_may_begin_later(world: World, how: str) -> None:
         assert await handle.status() == "pending"
         assert runs == []
         await world.advance("2m")
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     assert len(runs) == 1
 
 
@@ -173,7 +173,7 @@ async def test_results_keep_their_types(world: World) -> None:
 
     async with world.worker(app):
         handle = await app.start_workflow(flow, timedelta(hours=1), (3, "x"), workflow_id="k")
-        assert await handle.result(timeout="20s") == {3: timedelta(hours=2)}
+        assert await handle.result(timeout="60s") == {3: timedelta(hours=2)}
 
 
 async def test_none_is_a_result_and_one_that_cannot_be_stored_is_a_failure(world: World) -> None:
@@ -187,7 +187,7 @@ async def test_none_is_a_result_and_one_that_cannot_be_stored_is_a_failure(world
         return object()
 
     async with world.worker(app):
-        assert await (await app.start_workflow(nothing, workflow_id="a")).result(timeout="20s") is None
+        assert await (await app.start_workflow(nothing, workflow_id="a")).result(timeout="60s") is None
         handle = await app.start_workflow(strange, workflow_id="b")
         assert await ended(handle) == "failed"
         assert "NotEncodable" in (await handle.describe()).error.type  # type: ignore[union-attr]

@@ -62,7 +62,7 @@ async def test_each_that_a_factory_makes_has_the_type_it_was_made_for(world: Wor
     async with world.worker(app, cached_workflows=cached):
         handle = await waits(await app.start_workflow(flow, workflow_id="k"))
         await handle.signal("go")
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     assert seen == [value for _, value in made] * 2
 
 
@@ -75,7 +75,7 @@ async def test_those_of_one_decorator_keep_their_names_and_types(world: World) -
 
     async with world.worker(app):
         handle = await app.start_workflow(flow, workflow_id="k")
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     assert seen == [Box(1), [Letter("dear")], Box(1)]
     names = [event.name for event in await handle.history() if (event.what, event.kind) == ("asked", "step")]
     assert names == ["pack", "write", "pack"]
@@ -123,7 +123,7 @@ async def test_an_option_with_the_name_of_a_parameter_is_refused(world: World) -
 
     async with world.worker(app):
         handle = await app.start_workflow(flow, workflow_id="k")
-        refused = await handle.result(timeout="20s")
+        refused = await handle.result(timeout="60s")
     assert "retry=True: give a whole number" in refused.pop(1)
     assert all("a parameter of that name" in one and "functools.partial" in one for one in refused), refused
 
@@ -144,7 +144,7 @@ async def test_an_option_whose_parameter_has_its_value_is_an_option(world: World
 
     async with world.worker(app):
         handle = await app.start_workflow(flow, workflow_id="k")
-        assert await handle.result(timeout="20s") == [
+        assert await handle.result(timeout="60s") == [
             "hello ada", "hello bob", "hello cid again", "hello dan", "hello eve", "fay 2",
         ]  # fmt: skip
     names = [event.name for event in await handle.history() if event.what == "asked"]
@@ -161,6 +161,6 @@ async def test_a_retry_that_is_none_is_refused(world: World, retry: Any) -> None
 
     async with world.worker(app):
         handle = await app.start_workflow(flow, workflow_id="k")
-        assert "give a whole number" in await handle.result(timeout="20s")
+        assert "give a whole number" in await handle.result(timeout="60s")
     with pytest.raises(semel.InvalidValue, match="give a whole number"):
         app.task(retry=retry)(greet)

@@ -33,7 +33,7 @@ async def test_steps_run_once_each_and_in_order(world: World, cached: int) -> No
     async with world.worker(app, cached_workflows=cached):
         handle = await waits(await app.start_workflow(flow, workflow_id="k"))
         await handle.signal("go")
-        assert await handle.result(timeout="20s") == [1, 20, 3, 4, 5]
+        assert await handle.result(timeout="60s") == [1, 20, 3, 4, 5]
     assert sorted(runs) == [1, 2, 3, 4, 5]
     names = [event.name for event in await handle.history() if (event.what, event.kind) == ("asked", "step")]
     assert names == ["sync", "async_", "third", "sync", "async_"]
@@ -67,7 +67,7 @@ async def test_another_worker_goes_on_after_the_last_recorded_one(world: World) 
         await world.cut_off(dead)
         async with world.worker(apps[1]):
             await world.advance("31s")
-            assert await handle.result(timeout="20s") == ["first", "second", "third"]
+            assert await handle.result(timeout="60s") == ["first", "second", "third"]
     assert runs == ["first", "second", "second", "third"]
 
 
@@ -91,7 +91,7 @@ async def test_one_that_fails_is_tried_as_often_as_it_may(world: World) -> None:
 
     async with world.worker(app, cached_workflows=0):
         handle = await app.start_workflow(flow, workflow_id="k")
-        assert await handle.result(timeout="20s") == (3, "ConnectionError: not yet")
+        assert await handle.result(timeout="60s") == (3, "ConnectionError: not yet")
     assert runs == [1, 2, 3, 1]
 
 
@@ -119,7 +119,7 @@ async def test_results_come_back_as_what_they_were_also_from_the_journal(world: 
     async with world.worker(app, cached_workflows=0):
         handle = await waits(await app.start_workflow(flow, workflow_id="k"))
         await handle.signal("go")
-        await handle.result(timeout="20s")
+        await handle.result(timeout="60s")
     assert seen == [(Receipt(3, timedelta(hours=2)), (1, "x"))]
 
 
@@ -140,7 +140,7 @@ async def test_what_cannot_be_stored_is_an_error_of_the_step(world: World) -> No
 
     async with world.worker(app):
         handle = await app.start_workflow(flow, workflow_id="k")
-        assert "NotEncodable" in await handle.result(timeout="20s")
+        assert "NotEncodable" in await handle.result(timeout="60s")
     assert runs == [1], "another try would not help"
 
 
@@ -162,7 +162,7 @@ async def test_keys_of_effects_are_the_same_for_every_try_and_another_for_every_
     async with world.worker(app, cached_workflows=0):
         handle = await waits(await app.start_workflow(flow, workflow_id="k"))
         await handle.signal("go")
-        first, *others = await handle.result(timeout="20s")
+        first, *others = await handle.result(timeout="60s")
     assert len({first, *others}) == 5
     assert keys == [first, first, *others[:3]]
 
@@ -182,7 +182,7 @@ async def test_keys_of_effects_stay_when_a_failed_workflow_is_run_again(world: W
     async with world.worker(app):
         for _ in range(2):
             with_suppressed = await app.start_workflow(flow, workflow_id="k")
-            await asyncio.wait([asyncio.ensure_future(with_suppressed.result(timeout="20s"))])
+            await asyncio.wait([asyncio.ensure_future(with_suppressed.result(timeout="60s"))])
     assert len(keys) == 2
     assert keys[0] == keys[1]
 
@@ -208,7 +208,7 @@ async def test_leaving_python_in_a_step_ends_the_step_and_not_the_worker(world: 
 
     async with world.worker(app) as worker:
         handle = await app.start_workflow(flow, workflow_id="k")
-        assert await handle.result(timeout="20s") == ["SystemExit", "SystemExit"]
+        assert await handle.result(timeout="60s") == ["SystemExit", "SystemExit"]
         assert worker.healthy
 
 
@@ -236,7 +236,7 @@ async def test_a_step_that_the_code_gives_up_is_stopped(world: World) -> None:
         handle = await app.start_workflow(flow, workflow_id="k")
         await eventually(lambda: heard)
         await world.advance("61s")
-        assert await handle.result(timeout="20s") == "late"
+        assert await handle.result(timeout="60s") == "late"
     assert heard == ["begun", "cancelled"]
 
 
@@ -278,7 +278,7 @@ async def test_a_cancellation_of_its_own_is_an_error_like_any_other(world: World
 
     async with world.worker(app, concurrency=1):
         handle = await app.start_workflow(flow, workflow_id="k")
-        assert await handle.result(timeout="20s") == ["asyncio.exceptions.CancelledError"] * 3 + ["well"]
+        assert await handle.result(timeout="60s") == ["asyncio.exceptions.CancelledError"] * 3 + ["well"]
     assert runs == ["inner", "itself", "sync", "twice", "twice"]
 
 
@@ -307,5 +307,5 @@ async def test_one_that_the_code_gives_up_is_not_tried_again(world: World) -> No
         await world.advance("61s")
         await waits(handle)
         await world.advance("61s")
-        assert await handle.result(timeout="20s") == "late"
+        assert await handle.result(timeout="60s") == "late"
     assert heard == ["begun"]

@@ -36,7 +36,7 @@ async def test_a_worker_that_stops_in_the_middle_gives_it_back(world: World) -> 
 
     await eventually(is_given_back)
     async with world.worker(app):
-        assert await handle.result(timeout="20s") == "done"
+        assert await handle.result(timeout="60s") == "done"
     assert runs == ["first", "second", "second"]
 
 
@@ -74,14 +74,16 @@ async def test_many_workers_that_come_and_go_lose_nothing(world: World) -> None:
     @app.workflow
     async def flow(ctx: semel.Context, n: int) -> list[int]:
         got = [await ctx.execute_task(work, n * 10 + i, task_id=f"{n}.{i}") for i in range(5)]
-        return [*got, await ctx.step(lambda: -1)]
+        await ctx.step(runs.append, -1)
+        return got
 
     handles = [await app.start_workflow(flow, n, workflow_id=f"k{n}") for n in range(5)]
-    results = asyncio.gather(*(handle.result(timeout="60s") for handle in handles))
-    while not results.done():
+    results = asyncio.gather(*(handle.result(timeout="100s") for handle in handles))
+    while not results.done():  # each gets something done, and not everything
+        enough = len(runs) + 3
         async with world.worker(app, grace=0, cached_workflows=3):
-            await asyncio.sleep(world.a_moment)
-    assert await results == [[*(n * 10 + i for i in range(5)), -1] for n in range(5)]
+            await eventually(lambda enough=enough: len(runs) >= enough or results.done(), within=100)
+    assert await results == [[n * 10 + i for i in range(5)] for n in range(5)]
 
 
 @pytest.mark.journal("takes the lease of a worker away")
@@ -115,11 +117,11 @@ async def test_the_turn_of_a_worker_that_has_lost_its_lease_is_refused(
             await world.advance("31s")
             await waits(handle)
             zombie_may_go_on.set()
-            await eventually(lambda: "taken over by another worker" in caplog.text)
+            await eventually(lambda: "another worker" in caplog.text)
             await eventually(lambda: not zombie.busy)
             assert await handle.published("result") == "heir"
             await handle.signal("go")
-            assert await handle.result(timeout="20s") == "heir"
+            assert await handle.result(timeout="60s") == "heir"
     assert len(runs) == 2
 
 
@@ -143,8 +145,8 @@ async def test_one_that_kills_its_workers_is_given_up(world: World) -> None:
         dead = await worker.__aenter__()
         await eventually(lambda n=n: len(runs) == n)
         await world.cut_off(dead)  # type: ignore[arg-type]
-        await world.advance("31s")
         async with world.worker(apps[10], queues=["none"]):
+            await world.advance("31s")
             await eventually(lambda: is_free(world))
         await worker.__aexit__(None, None, None)
     assert await ended(handle) == "failed"
@@ -171,7 +173,7 @@ async def test_its_time_limit(world: World) -> None:
         await world.advance("61m")
         assert await ended(handle) == "timed_out"
         with pytest.raises(semel.TaskTimedOut, match="3600 s"):
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
         other = await app.start_workflow(flow, workflow_id="k")
         assert not other.duplicate
     assert did == ["cleaned up"]
@@ -196,7 +198,7 @@ async def test_a_failed_one_can_be_run_again(world: World) -> None:
         assert await ended(old) == "failed"
         fails.clear()
         new = await app.redrive(old.id)
-        assert await new.result(timeout="20s") == [0, 1, 2, 3]
+        assert await new.result(timeout="60s") == [0, 1, 2, 3]
         with pytest.raises(semel.NotRedrivable):
             await app.redrive(new.id)
     assert runs == [0, 1, 2, 2, 3], "what had completed under its key is not done again"

@@ -25,8 +25,8 @@ async def test_by_one_word_by_several_and_by_none_that_is_there(world: World) ->
 
     async with world.worker(app):
         for key, region, tier in (("a", "eu", "gold"), ("b", "eu", "basic"), ("c", "us", "gold")):
-            await (await app.start_workflow(order, region, tier, workflow_id=key)).result(timeout="20s")
-        await (await app.enqueue(other)).result(timeout="20s")
+            await (await app.start_workflow(order, region, tier, workflow_id=key)).result(timeout="60s")
+        await (await app.enqueue(other)).result(timeout="60s")
 
     async def found(**words: str) -> list[str | None]:
         return [e.key for e in await app.list(attributes=words)]
@@ -52,7 +52,7 @@ async def test_by_a_word_however_it_is_written(world: World) -> None:
     apart = unicodedata.normalize("NFD", "Zürich")
     async with world.worker(app):
         for key, city in (("a", composed), ("b", apart)):
-            await (await app.start_workflow(order, city, workflow_id=key)).result(timeout="20s")
+            await (await app.start_workflow(order, city, workflow_id=key)).result(timeout="60s")
     for city in (composed, apart):
         assert [e.key for e in await app.list(attributes={"city": city})] == ["b", "a"]
 

@@ -38,6 +38,7 @@ def test_it_is_stable_and_fits_every_provider(call: tuple[str, str, str, int, st
     assert len(key) <= KEY_LENGTH
 
 
+@pytest.mark.slow
 @given(calls, calls)
 def test_different_effects_have_different_keys(
     one: tuple[str, str, str, int, str], other: tuple[str, str, str, int, str]

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.contract.retry import MOST_ATTEMPTS, Retry
-from semel.errors import InvalidValue
+from semel.errors import InvalidValue, LeaseLost, NotDecodable, NotFound, type_name
 
 policies = st.builds(
     Retry,
     max_attempts=st.integers(1, MOST_ATTEMPTS),
     initial=st.floats(0, 1000),
     factor=st.floats(1, 100),
-    maximum=st.floats(0, 100_000),
+    maximum=st.floats(1000, 100_000),
     jitter=st.floats(0, 1),
 )
 attempts = st.integers(1, MOST_ATTEMPTS)
@@ -49,6 +49,17 @@ def test_the_default_policy() -> None:
     assert bounds(policy, 1) == (pytest.approx(0.9), pytest.approx(1.1))
 
 
+def test_a_first_wait_that_is_longer_than_the_default_maximum_is_not_shortened() -> None:
+    policy = Retry(initial="1h")
+    assert [policy.delay(n, 0.5) for n in (1, 2, 9)] == [3600, 3600, 3600]
+
+
+def test_a_maximum_shorter_than_the_first_wait_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="maximum='5m' is shorter than initial='1h'"):
+        Retry(initial="1h", maximum="5m")
+    assert Retry(initial="5m", maximum="5m").delay(3, 0.5) == 300
+
+
 class Declined(Exception):
     pass
 
@@ -57,21 +68,30 @@ class Stolen(Declined):
     pass
 
 
-def names(error: type[BaseException]) -> list[str]:
-    return [f"{c.__module__}.{c.__qualname__}" for c in error.__mro__] + [c.__name__ for c in error.__mro__]
+class Card:
+    class Declined(Exception):
+        pass
 
 
 @pytest.mark.parametrize("entry", [Declined, "Declined", f"{__name__}.Declined"])
-def test_a_listed_error_is_hopeless_by_class_by_name_and_for_subclasses(entry: type[Exception] | str) -> None:
+def test_a_listed_error_is_not_retried_by_class_by_name_and_for_subclasses(entry: type[Exception] | str) -> None:
     policy = Retry(non_retryable=(entry,))
-    assert policy.hopeless(names(Declined))
-    assert policy.hopeless(names(Stolen))
-    assert not policy.hopeless(names(ValueError))
-    assert not Retry(non_retryable=(Stolen,)).hopeless(names(Declined))
+    assert policy.is_non_retryable(Declined())
+    assert policy.is_non_retryable(Stolen())
+    assert not policy.is_non_retryable(ValueError())
+    assert not Retry(non_retryable=(Stolen,)).is_non_retryable(Declined())
 
 
-def test_nothing_is_hopeless_unless_listed() -> None:
-    assert not Retry().hopeless(names(Stolen))
+@pytest.mark.parametrize("entry", [Card.Declined, "Card.Declined", f"{__name__}.Card.Declined"])
+def test_a_nested_class_is_found_by_its_qualified_name(entry: type[Exception] | str) -> None:
+    policy = Retry(non_retryable=(entry,))
+    assert policy.is_non_retryable(Card.Declined())
+    assert not policy.is_non_retryable(Declined())
+
+
+def test_everything_is_retried_unless_listed_but_input_that_cannot_be_read() -> None:
+    assert not Retry().is_non_retryable(Stolen())
+    assert Retry().is_non_retryable(NotDecodable("stored by newer code"))
 
 
 @pytest.mark.parametrize(
@@ -85,3 +105,10 @@ def test_nothing_is_hopeless_unless_listed() -> None:
 def test_a_bad_policy_is_refused_by_the_name_of_its_option(option: str, value: object) -> None:
     with pytest.raises(InvalidValue, match=f"{option}="):
         Retry(**{option: value})  # type: ignore[arg-type]
+
+
+def test_errors_of_semel_go_by_their_public_names() -> None:
+    assert type_name(LeaseLost) == "semel.LeaseLost"
+    assert type_name(ValueError) == "ValueError"
+    assert type_name(Declined) == f"{__name__}.Declined"
+    assert Retry(non_retryable=("semel.NotFound",)).is_non_retryable(NotFound("no such key"))

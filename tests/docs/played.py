@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,15 @@ DEAD = 7
 @contextmanager
 def played(name: str, world: World) -> Iterator[ModuleType]:
     """The module, freshly loaded; its app is one of the world's."""
-    app = world.app()
+    real = semel.App
+
+    def app_of_the_world(**options: Any) -> semel.App:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(semel, "App", real)  # a world makes its apps by that name too
+            return world.app(**options)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(semel, "App", lambda: app)
+        patch.setattr(semel, "App", app_of_the_world)
         sys.modules.pop(f"examples.{name}", None)
         module = importlib.import_module(f"examples.{name}")
     yield module
@@ -37,6 +44,6 @@ def dies(world: World, name: str, code: str) -> None:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     env = {**os.environ, "SEMEL_URL": world.url, "PYTHONPATH": path}
     done = subprocess.run(
-        [sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == DEAD, done.stdout + done.stderr

@@ -65,7 +65,7 @@ def write(block: Block, name: str) -> str:
     Path(name).write_text(block.body, encoding="utf-8")
     if "run" not in block.marks.split():
         return ""
-    done = subprocess.run([sys.executable, name], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, name], capture_output=True, text=True, timeout=100, check=False)
     if done.returncode:
         raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr}")
     return done.stdout
@@ -76,7 +76,7 @@ def command(block: Block) -> None:
     for line in block.body.splitlines():
         if line.startswith("$ semel "):
             words = [sys.executable, "-m", "semel", *shlex.split(line, comments=True)[2:]]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
             if done.returncode:
                 raise SystemExit(f"{line}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")
 

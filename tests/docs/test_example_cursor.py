@@ -32,9 +32,9 @@ async def cursor(world: World) -> int:
 async def test_two_collectors_at_once_store_everything_once(world: World, collection: ModuleType) -> None:
     app = collection.app
     async with app.worker():
-        await (await app.start_workflow(collection.set_up, workflow_id="set-up")).result("20s")
+        await (await app.start_workflow(collection.set_up, workflow_id="set-up")).result("60s")
         handles = [await app.start_workflow(collection.collect, "s", workflow_id=f"collect:{n}") for n in range(5)]
-        counts = [await handle.result("20s") for handle in handles]
+        counts = [await handle.result("60s") for handle in handles]
     assert sum(counts) == 8
     assert (await stored(world), await cursor(world)) == (ALL, 8)
 
@@ -47,9 +47,9 @@ async def test_the_cursor_does_not_go_back(world: World, collection: ModuleType)
         return bool(await ctx.transaction(collection.save_cursor, "s", old, new))  # type: ignore[attr-defined]
 
     async with app.worker():
-        await (await app.start_workflow(collection.set_up, workflow_id="set-up")).result("20s")
-        await (await app.start_workflow(collection.collect, "s", workflow_id="collect")).result("20s")
-        assert await (await app.start_workflow(late, 3, 6, workflow_id="late")).result("20s") is False
+        await (await app.start_workflow(collection.set_up, workflow_id="set-up")).result("60s")
+        await (await app.start_workflow(collection.collect, "s", workflow_id="collect")).result("60s")
+        assert await (await app.start_workflow(late, 3, 6, workflow_id="late")).result("60s") is False
     assert await cursor(world) == 8
 
 
@@ -66,9 +66,9 @@ def fatal(tx, *args):
 async def main():
     app = example.app
     async with app, app.worker(lease="300ms"):
-        await (await app.start_workflow(example.set_up, workflow_id="set-up")).result("20s")
+        await (await app.start_workflow(example.set_up, workflow_id="set-up")).result("60s")
         example.{step} = fatal
-        await (await app.start_workflow(example.collect, "s", workflow_id="collect")).result("20s")
+        await (await app.start_workflow(example.collect, "s", workflow_id="collect")).result("60s")
 
 
 asyncio.run(main())
@@ -84,5 +84,5 @@ async def test_a_crash_between_any_two_steps_loses_and_repeats_nothing(
     handle = await collection.app.find("collect", kind="workflow")
     assert handle is not None
     async with collection.app.worker():
-        assert await handle.result("20s") == 8
+        assert await handle.result("60s") == 8
     assert (await stored(world), await cursor(world)) == (ALL, 8)

@@ -23,11 +23,11 @@ def rewards(world: World) -> Iterator[ModuleType]:
 async def test_a_message_that_comes_twice_counts_once(rewards: ModuleType) -> None:
     ada = rewards.app.entity(rewards.Rewards, "ada")
     async with rewards.app.worker():
-        assert [await ada.ask("add-points", 300, dedup_key=key, timeout="20s") for key in ("a", "b", "b")] == [
+        assert [await ada.ask("add-points", 300, dedup_key=key, timeout="60s") for key in ("a", "b", "b")] == [
             300, 600, 600,
         ]  # fmt: skip
         with pytest.raises(semel.TaskFailed, match="-5 points"):
-            await ada.ask("add-points", -5, timeout="20s")
+            await ada.ask("add-points", -5, timeout="60s")
         assert await ada.query("status") == "600 points, gold"
         await eventually(lambda: rewards.mails == ["ada is gold now"])
 
@@ -35,12 +35,12 @@ async def test_a_message_that_comes_twice_counts_once(rewards: ModuleType) -> No
 async def test_points_lapse_and_who_leaves_begins_anew(world: World, rewards: ModuleType) -> None:
     ada = rewards.app.entity(rewards.Rewards, "ada")
     async with world.worker(rewards.app):
-        await ada.ask("add-points", 700, timeout="20s")
+        await ada.ask("add-points", 700, timeout="60s")
         await world.advance("731d")
         await eventually(lambda: lapsed(ada))
-        await ada.ask("add-points", 100, timeout="20s")
-        await ada.ask("leave", timeout="20s")
-        assert await ada.ask("add-points", 5, timeout="20s") == 5
+        await ada.ask("add-points", 100, timeout="60s")
+        await ada.ask("leave", timeout="60s")
+        assert await ada.ask("add-points", 5, timeout="60s") == 5
 
 
 async def lapsed(ada: object) -> bool:
@@ -51,10 +51,10 @@ CRASH = """
 async def main():
     ada = example.app.entity(example.Rewards, "ada")
     async with example.app, example.app.worker(lease="300ms"):
-        await ada.ask("add-points", 400, dedup_key="a", timeout="20s")
+        await ada.ask("add-points", 400, dedup_key="a", timeout="60s")
         example.tier_for = lambda points: os._exit(DEAD)
         await ada.send("add-points", 200, dedup_key="b")
-        await ada.ask("add-points", 1, timeout="20s")
+        await ada.ask("add-points", 1, timeout="60s")
 
 
 asyncio.run(main())
@@ -65,5 +65,5 @@ async def test_a_crash_in_a_handler_counts_the_message_once(world: World, reward
     dies(world, "rewards", CRASH)
     ada = rewards.app.entity(rewards.Rewards, "ada")
     async with world.worker(rewards.app):
-        assert await ada.ask("add-points", 200, dedup_key="b", timeout="20s") == 600
+        assert await ada.ask("add-points", 200, dedup_key="b", timeout="60s") == 600
         await eventually(lambda: rewards.mails == ["ada is gold now"])

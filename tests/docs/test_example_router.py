@@ -25,14 +25,14 @@ def router(world: World) -> Iterator[ModuleType]:
 
 
 async def ready(router: ModuleType) -> None:
-    await (await router.app.start_workflow(router.set_up, workflow_id="set-up")).result("20s")
+    await (await router.app.start_workflow(router.set_up, workflow_id="set-up")).result("60s")
 
 
 async def agent_of(router: ModuleType, event: str) -> Any:
     """What became of the agent that was called for `opened:1`, and the like."""
     key = f"agent:shop.error_rate:{event}"
     handle = await eventually(lambda: router.app.find(key, kind="workflow"))
-    return await handle.result("20s")
+    return await handle.result("60s")
 
 
 async def test_the_cooldown_keeps_back_what_flaps_and_nothing_else(world: World, router: ModuleType) -> None:
@@ -67,12 +67,12 @@ async def test_a_kick_after_the_router_has_finished_is_not_lost(world: World, ro
         assert await agent_of(router, "opened:1") == "briefed"
         await eventually(lambda: asleep(first))
         await world.advance("10m")
-        assert await first.result("20s") == 1
+        assert await first.result("60s") == 1
         router.outside.sensors.values["error_rate"] = 25.0
         again = await router.kick("shop", moment)
         assert (again.key, again.id != first.id) == (first.key, True)
         assert await agent_of(router, "escalated:2") == "briefed"
-        assert await again.result("20s") == 1
+        assert await again.result("60s") == 1
 
 
 async def asleep(handle: semel.Handle[Any]) -> bool:
@@ -114,7 +114,7 @@ async def test_of_two_agents_at_once_one_is_briefed(world: World, router: Module
         await world.advance("1h")
         change = router.Change("a.error_rate", "opened", 1, 9)
         handles = [await app.start_workflow(router.brief_agent, change, workflow_id=f"x:{n}") for n in range(5)]
-        became = [await handle.result("20s") for handle in handles]
+        became = [await handle.result("60s") for handle in handles]
     assert sorted(became) == ["briefed"] + ["cooling down"] * 4
 
 
@@ -129,7 +129,7 @@ async def main():
     example.outside.sensors.values["error_rate"] = 7.0
     app = example.app
     async with app, app.worker(lease="300ms"):
-        await (await app.start_workflow(example.set_up, workflow_id="set-up")).result("20s")
+        await (await app.start_workflow(example.set_up, workflow_id="set-up")).result("60s")
         await example.kick("shop")
         await asyncio.sleep(20)
 

@@ -24,7 +24,7 @@ def saga(world: World) -> Iterator[ModuleType]:
 async def test_a_good_order_is_shipped(saga: ModuleType) -> None:
     async with saga.app.worker():
         handle = await saga.place(saga.Order("o-1", 9_900, grace=0.0))
-        assert await handle.result("20s") == "ship o-1"
+        assert await handle.result("60s") == "ship o-1"
     assert list(saga.partners.done.values()) == ["reserve o-1", "charge o-1", "ship o-1"]
 
 
@@ -32,7 +32,7 @@ async def test_a_step_that_fails_undoes_the_others_in_reverse(saga: ModuleType) 
     async with saga.app.worker():
         handle = await saga.place(saga.Order("o-2", 9_900, grace=0.0))
         with pytest.raises(semel.TaskFailed, match="cannot ship o-2"):
-            await handle.result("20s")
+            await handle.result("60s")
         assert (await saga.place(saga.Order("o-2", 9_900, grace=0.0))).id == handle.id
     assert list(saga.partners.done.values()) == ["reserve o-2", "charge o-2", "refund o-2", "release o-2"]
 
@@ -64,7 +64,7 @@ async def do(what, key):
 async def main():
     example.partners.do = do
     async with example.app, example.app.worker(lease="300ms"):
-        await (await example.place(example.Order("o-1", 9_900, grace=0.0))).result("20s")
+        await (await example.place(example.Order("o-1", 9_900, grace=0.0))).result("60s")
 
 
 asyncio.run(main())

@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.slow
 def run_payments(folder: Path) -> str:
     env = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
     script = [sys.executable, str(ROOT / "examples" / "payments.py")]
-    done = subprocess.run(script, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(script, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -60,9 +61,18 @@ def run_example(name: str, folder: Path) -> str:
     env = {k: v for k, v in os.environ.items() if not k.startswith("SEMEL_")} | {"COLUMNS": "60", "NO_COLOR": "1"}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     script = [sys.executable, "-m", f"examples.{name}"]
-    done = subprocess.run(script, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(script, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_each_example_has_a_namespace_of_its_own() -> None:
+    """So that all of them can be run against one database."""
+    lines = [line for file in (ROOT / "examples").rglob("*.py") for line in file.read_text().splitlines()]
+    apps = [line for line in lines if "App(" in line]
+    named = [re.search(r'namespace="([a-z-]+)"', line) for line in apps]
+    assert all(named), apps
+    assert len({found[1] for found in named if found}) == len(apps) == 7
 
 
 @pytest.mark.parametrize("name", SAYS)
@@ -105,7 +115,7 @@ def test_the_web_application_starts_a_charge_once(shop: ModuleType) -> None:
 
     async def work() -> None:
         async with shop.app.worker():
-            await (await shop.app.get(first["id"])).result("20s")
+            await (await shop.app.get(first["id"])).result("60s")
         await shop.app.close()
 
     asyncio.run(work())

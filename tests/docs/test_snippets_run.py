@@ -38,7 +38,7 @@ def run_page(page: Path, folder: Path, url: str | None, **more: str) -> None:
         env=env,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

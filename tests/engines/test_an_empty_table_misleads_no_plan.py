@@ -19,10 +19,14 @@ TABLES = (
 )  # fmt: skip
 """Those that get rows and lose them again. The permanent record is not among them."""
 WALKS = {
-    ("semel_ready", "orphans"), ("semel_ready", "release_strays"), ("semel_ready", "take_back"),  # after an accident
+    ("semel_ready", "stranded"), ("semel_later", "stranded"),  # the doctor asks for all of them
+    ("semel_ready", "orphans"), ("semel_ready", "owned"), ("semel_ready", "take_back"),  # after an accident
     ("semel_later", "queue_depths"),  # counts them
+    ("semel_ready", "backlog"), ("semel_later", "backlog"), ("semel_flow", "backlog"),  # `semel doctor` counts them
+    ("semel_flow", "strangers"),  # the first hundred of an index, with a heartbeat
+    ("semel_seen", "failed_messages"),  # for `semel doctor`: those that an index holds
     ("semel_flow", "parked"),  # for `semel doctor`: those that an index holds
-    ("semel_flow", "pulse"), ("semel_later", "pulse"), ("semel_slip", "pulse"),  # the first of an index
+    ("semel_flow", "pulse"), ("semel_later", "pulse"),  # the first of an index
 }  # fmt: skip
 MANY = "update pg_class set reltuples = 100000, relpages = 2000 where relname like 'semel%' and relkind = 'r'"
 EMPTIED = "update pg_class set reltuples = 0, relpages = 20 where relname = $1"

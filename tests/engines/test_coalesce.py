@@ -62,7 +62,7 @@ async def test_a_second_one_begins_early_only_when_it_is_full() -> None:
     await flushes.end(0)
     await flushes.end(2)
     assert [await answer for answer in answers] == [10 * n for n in range(1, 8)]
-    await asyncio.wait_for(flushes.group.drained(), 1)
+    await asyncio.wait_for(flushes.group.drained(), 20)
 
 
 async def test_an_error_goes_to_its_caller_alone() -> None:
@@ -85,5 +85,5 @@ async def test_drained_waits_for_all() -> None:
     await flushes.end(2)
     assert not drained.done()
     await flushes.end(0)
-    await asyncio.wait_for(drained, 1)
+    await asyncio.wait_for(drained, 20)
     assert all(answer.done() for answer in answers)

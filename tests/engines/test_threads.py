@@ -43,14 +43,18 @@ async def test_a_job_that_waits_for_a_later_one_gets_it() -> None:
 async def test_no_more_threads_than_allowed() -> None:
     at_once: list[int] = []
     running = 0
-    lock = threading.Lock()
+    lock, together = threading.Lock(), threading.Barrier(3)
 
     def job() -> None:
         nonlocal running
         with lock:
             running += 1
             at_once.append(running)
-        threading.Event().wait(0.001)
+            first = len(at_once) <= 3
+        if first:
+            together.wait(20)
+        else:
+            threading.Event().wait(0.001)
         with lock:
             running -= 1
 

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import semel
 from semel.engines.journal.script import Line, Script, Work, procedure
 from semel.engines.journal.working import Worked
+from semel.engines.sqlite.driver import choose_driver
 from semel.engines.sqlite.store import SqliteStore
 from tests.world import World
 
@@ -57,7 +57,7 @@ async def test_it_is_recorded_once_and_leaves_nothing(sqlite_world: World, sql: 
             return error.error_message
 
     async with sqlite_world.worker(app):
-        told = await (await app.start_workflow(flow, workflow_id="k")).result(timeout="20s")
+        told = await (await app.start_workflow(flow, workflow_id="k")).result(timeout="60s")
     assert ("has ended the transaction" in told) == caught
     assert calls == [1]
     assert await sqlite_world.sql("select id from orders") == [("a",)]
@@ -66,8 +66,8 @@ async def test_it_is_recorded_once_and_leaves_nothing(sqlite_world: World, sql: 
 @asynccontextmanager
 async def opened(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     path = str(tmp_path / "orders.db")
-    with contextlib.closing(apsw.Connection(path)) as db:
-        db.execute(TABLES)
+    with contextlib.closing(choose_driver().connect(path, patience=10)) as db:
+        db.execute_script(TABLES)
     store = SqliteStore(path)
     try:
         yield store
@@ -122,16 +122,21 @@ async def test_those_that_shared_the_transaction_are_neither_lost_nor_doubled(tm
 
 @pytest.mark.parametrize("sql", ["select 1 as [it's]; commit; --'", "select 1 as `it's`; rollback; begin; --'"])
 async def test_what_is_hidden_from_the_look_at_its_words_commits_nothing(tmp_path: Path, sql: str) -> None:
+    refusals = []
+
     def hides(tx: Any) -> None:
         tx.execute("insert into orders values ('h', 7)")
-        with contextlib.suppress(Exception):
+        try:
             tx.execute(sql)
-        with contextlib.suppress(Exception):
-            tx.execute("insert into orders values ('i', 7)")
+        except Exception as error:
+            refusals.append(error)
+        tx.execute("insert into orders values ('i', 7)")
+        raise ValueError("undo it all")
 
     async with opened(tmp_path) as store:
         (_, error), (value, _) = await together(store, hides, lambda tx: "fine")
         rows, _ = await store.run(transact, lambda tx: tx.execute("select id from orders"))
-    assert error is not None
+    assert len(refusals) == 1
+    assert isinstance(error, ValueError)
     assert value == "fine"
     assert rows == [("a",)]

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 import semel
-from tests.world import World
+from tests.world import World, eventually
 
 
 async def test_a_deadlock_is_tried_again(postgres_world: World) -> None:
@@ -40,9 +40,13 @@ async def test_a_deadlock_is_tried_again(postgres_world: World) -> None:
             await other.execute("set local deadlock_timeout = '20s'")  # so that the other one is the victim
             await other.execute("update account set cents = cents + 10 where id = 2")
             waits = asyncio.create_task(other.execute("update account set cents = cents + 10 where id = 1"))
-            await asyncio.sleep(0.1)
+            await eventually(lambda: waits_for_a_lock(postgres_world, other.get_server_pid()))
             may_go_on.set()
             await waits
-        assert await handle.result("20s") == 2
+        assert await handle.result("60s") == 2
     assert [row["cents"] for row in await other.fetch("select cents from account order by id")] == [11, 11]
     await other.close()
+
+
+async def waits_for_a_lock(world: World, pid: int) -> bool:
+    return await world.sql("select 1 from pg_locks where pid = $1 and not granted", pid) == [(1,)]

@@ -61,7 +61,7 @@ async def mixed_load(say: Say, *, site: dict[str, Any], who: int, rounds: int) -
             own = shop.app.enqueue(shop.charge, f"p{who}-{n}", task_id=f"p{who}-{n}")
             shared = shop.app.enqueue(shop.charge, f"shared-{n}", task_id=f"shared-{n}")
             for handle in await asyncio.gather(own, shared):
-                await handle.result(timeout="30s")
+                await handle.result(timeout="100s")
     say("done")
 
 

@@ -11,7 +11,7 @@ import semel
 from semel.engines.journal.worker import JournalWorker
 from tests.faults.shop import Shop
 from tests.faults.site import Site
-from tests.world import SOON, eventually
+from tests.world import SOON, AlwaysThere, eventually
 
 LEFT = (
     "select count(*) from (select execution from semel_ready union all select execution from semel_later"
@@ -141,6 +141,8 @@ class FlowShop(Shop):
 
             @semel.handler
             async def add(self, ctx: semel.EntityContext, cents: int) -> int:
+                if cents < 0:
+                    raise ValueError(f"not {cents}")
                 self.total += cents
                 return self.total
 
@@ -161,11 +163,12 @@ class FlowShop(Shop):
 
         self.account = self.app.entity(Account, "a-1")
 
-    async def until(self, text: str) -> None:
-        """A worker, until a count is zero."""
-        async with self.app.worker(lease="30s", concurrency=8) as worker:
+    async def until(self, text: str, lease: str = "30s") -> None:
+        """A worker, until a count is zero. Its heart looks for work by itself after a third of the lease."""
+        async with self.app.worker(lease=lease, concurrency=8) as worker:
             assert isinstance(worker, JournalWorker)
             worker.heart._clean_at = float("inf")
+            worker.heart.reachability = AlwaysThere()
 
             async def none() -> bool:
                 soon = int((self.site.time() + 3600) * 1_000_000)

@@ -146,7 +146,7 @@ async def chaos(world: FlowWorld, events: int) -> None:
     """One event after the other; at the end nobody is left but the client."""
     dice, client = world.dice, Client(world)
     await client.process.engine.open()
-    world.scribe._db.execute(WATCH)
+    world.scribe._db.execute_script(WATCH)
     world.faults = dice.choice([0.0, 0.0, 0.01, 0.05])
     for at in range(events):
         await asyncio.sleep(dice.choice([0.01, 0.1, 1.0, 5.0]))

@@ -13,6 +13,7 @@ import importlib
 import json
 import logging
 import os
+import pkgutil
 import select
 import signal
 import subprocess
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-PATIENCE = 60.0
+PATIENCE = 150.0
 Say = Callable[[Any], None]
 
 
@@ -54,7 +55,7 @@ class Forks:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         self._server.stdin.close()
-        self._server.wait(10)
+        self._server.wait(60)
         self._server.stdout.close()
 
 
@@ -108,6 +109,7 @@ def main() -> None:
     for module in ("tests.faults.points", "tests.faults.crowd", "tests.faults.record_points"):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(module)
+    _import_what_children_use()
     gc.collect()
     gc.freeze()
     for line in sys.stdin.buffer:
@@ -117,6 +119,22 @@ def main() -> None:
             os.close(source)
         sys.stdout.write(json.dumps(answers) + "\n")
         sys.stdout.flush()
+
+
+def _import_what_children_use() -> None:
+    """Semel imports its app and its engines when they are first asked for: half of a short child's time otherwise."""
+    import ctypes  # noqa: F401
+    import importlib.resources.readers
+
+    import semel
+    from semel.engines.sqlite import scribe
+
+    scribe.statements()
+    for name in semel.__all__:
+        getattr(semel, name)
+    for package in ("semel.engines.journal", "semel.engines.sqlite", "semel.engines.postgres"):
+        for found in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(found.name)
 
 
 def _fork(function: str, arguments: dict[str, Any]) -> tuple[int, int]:

@@ -16,8 +16,8 @@ async def broken(site: Site, *, most: int, keys: Iterable[str] = ()) -> list[str
     found: list[str] = []
     rows = await site.sql("select id, key, status, current, token, attempt, max_attempts, kind from semel_execution")
     left = {
-        (execution, seq)
-        for what, execution, seq, owner in await site.sql("select what, execution, seq, owner from semel_watch")
+        (execution, token)
+        for what, execution, token, owner in await site.sql("select what, execution, token, owner from semel_watch")
         if what == "left" and owner is not None
     }
     for id_, key, status, _, token, attempt, most_attempts, _ in rows:

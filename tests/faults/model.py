@@ -34,6 +34,7 @@ class Modelled:
     due: int | None = None
     """When it leaves the waiting room; None when it stands in line or has ended."""
     place: int = 0
+    token: int = 0
     """Where it stands in line."""
     owner: int | None = None
     cancel: bool = False

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from semel.contract.lifecycle import Status
 from semel.contract.rates import parse_rate
-from semel.engines.journal import cleaning, control, leasing
-from semel.engines.journal.admission import count_duplicates
+from semel.engines.journal import cleaning, control, holdings, leasing
+from semel.engines.journal.admit import count_duplicates
 from semel.engines.journal.claiming import (
     Gate,
     Lane,
     claim,
     claim_guarded,
     load_lanes,
-    release,
-    release_strays,
 )
-from semel.engines.journal.settling import Ending, put_off, settle
+from semel.engines.journal.settling import Ending, leave, put_off, settle
 from tests.faults.shop import LEASE, Shop
 
 Memo = dict[str, Any]
@@ -325,8 +324,16 @@ async def settle_with_a_retry(shop: Shop, memo: Memo) -> Any:
 
 
 @operation(two_held)
+async def leave_undecodable(shop: Shop, memo: Memo) -> Any:
+    error = b'{"type":"semel.NotDecodable","message":"m"}'
+    endings = [Ending(one, Status.FAILED, error=error, undecodable=True) for one in shop.claims]
+    await shop.store.run(leave, memo["worker"], endings[:1], timedelta(minutes=10))
+    return list(await shop.store.run(leave, memo["worker"], endings[1:], timedelta()))
+
+
+@operation(two_held)
 async def heartbeat(shop: Shop, memo: Memo) -> Any:
-    held = [(one.lane, one.seq) for one in shop.claims]
+    held = [one.fence for one in shop.claims]
     await shop.store.run(control.cancel, "default", shop.claims[0].execution)
     progress = [(*held[0], "half way")]
     state, _ = await shop.store.run(
@@ -353,8 +360,10 @@ async def recover_permits(shop: Shop, memo: Memo) -> Any:
 @operation(two_held)
 async def give_back(shop: Shop, memo: Memo) -> Any:
     first, second = shop.claims
-    await shop.store.run(release, memo["worker"], [(first.lane, first.seq)])
-    await shop.store.run(release_strays, memo["worker"], [second.seq])
+    await shop.store.run(holdings.confirm, memo["worker"])
+    owned = {fence for fence, _ in await shop.store.run(holdings.owned, memo["worker"])}
+    unbegun, begun = ([one.fence] if one.fence in owned else [] for one in (first, second))
+    await shop.store.run(holdings.give_back, memo["worker"], "test", unbegun, begun)
     return len(await shop.store.run(leasing.retire, memo["worker"], "test"))
 
 

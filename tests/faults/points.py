@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,11 +81,26 @@ class Tally:
     statements: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
-    def report(self, title: str) -> str:
-        """A table."""
-        lines = [f"{title}: {self.points.total()} points, {len(self.wrong)} broken"]
-        lines += [f"  {count:5}  {name}" for name, count in sorted(self.points.items())]
+    def report(self, title: str, thinned: Collection[str] = ()) -> str:
+        """A table; `thinned` are the operations of which some statements were left out."""
+        whole = len(self.points.keys() - set(thinned))
+        title += f": {self.points.total()} points, {len(self.wrong)} broken"
+        lines = [f"{title}; {whole} of {len(self.points)} operations at every statement"]
+        for name, count in sorted(self.points.items()):
+            lines.append(f"  {count:5}  {name}{', thinned for time' if name in thinned else ''}")
         return "\n".join(lines)
+
+
+def is_life(operation: str) -> bool:
+    """Whether an operation is a whole life, made of operations that have sweeps of their own."""
+    return operation.startswith("life")
+
+
+def step_of(operation: str, until: float) -> int:
+    """How far to go to the next statement that is broken: one while there is time, then more, other ones each run."""
+    if time.monotonic() < until:
+        return 1
+    return random.randint(9, 25) if is_life(operation) else random.randint(2, 5)
 
 
 def strike(server: Forks, site: Site, operation: str, at: int, mode: Mode, tally: Tally) -> bool:

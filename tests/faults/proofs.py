@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+
+Tell = Callable[[str], None]
+"""What the fixture `tell` gives: a line for the summary at the end of the run."""
 
 
 def seconds(share: float) -> float:

@@ -19,6 +19,7 @@ class Proxy:
         """Connections that have said LISTEN."""
         self._listening: set[int] = set()
         self._connections = 0
+        self.gone = False
         self.url = ""
 
     @asynccontextmanager
@@ -37,6 +38,19 @@ class Proxy:
             if self._tasks:
                 await asyncio.wait(self._tasks)
 
+    def deafen_all(self) -> None:
+        """Every connection there is now carries nothing any more, and nobody tells either end."""
+        self._deaf |= set(range(1, self._connections + 1))
+
+    def vanish(self) -> None:
+        """As if the server were gone without a word: no connection carries anything, new ones neither."""
+        self.deafen_all()
+        self.gone = True
+
+    def come_back(self) -> None:
+        """New connections reach the server again; the old ones stay as they are."""
+        self.gone = False
+
     def deafen_ears(self) -> None:
         """What listens now hears nothing any more, and nobody tells it."""
         self._deaf |= self._listening
@@ -44,6 +58,8 @@ class Proxy:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
         number = self._connections
+        if self.gone:
+            self._deaf.add(number)
         there_reader, there_writer = await asyncio.open_connection(self._target.hostname, self._target.port)
         for source, sink, up in ((reader, there_writer, True), (there_reader, writer, False)):
             task = asyncio.create_task(self._pump(number, source, sink, up))
@@ -53,7 +69,7 @@ class Proxy:
     async def _pump(self, number: int, source: asyncio.StreamReader, sink: asyncio.StreamWriter, up: bool) -> None:
         try:
             while data := await source.read(65536):
-                if up and b"LISTEN" in data.upper() and number not in self._listening:
+                if up and b"LISTEN " in data and number not in self._listening:
                     self._listening.add(number)
                     self.ears += 1
                 if number in self._deaf:

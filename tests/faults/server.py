@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import tempfile
@@ -17,8 +19,9 @@ SETTINGS = {"fsync": "on", "shared_buffers": "32MB", "max_connections": "60"}
 class Fragile(Postgres):
     """A server that does not live for ever."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, settings: dict[str, str]) -> None:
         super().__init__(postgres_binaries(), free_port())
+        self._settings = SETTINGS | settings
         self._data = data
         self._owner = unprivileged()
         self._child: subprocess.Popen[bytes] | None = None
@@ -30,11 +33,29 @@ class Fragile(Postgres):
 
     def start(self) -> None:
         """And wait until it answers."""
-        options = [f"--{name}={value}" for name, value in (SETTINGS | ADDRESS).items()]
+        options = [f"--{name}={value}" for name, value in (self._settings | ADDRESS).items()]
         command = [str(self.bin / "postgres"), "-D", str(self._data), f"--port={self.port}", *options]
         null = subprocess.DEVNULL
         self._child = subprocess.Popen(command, stdout=null, stderr=null, cwd=self._data, **self._owner)
         await_postgres(self, self._child)
+
+    def promote(self) -> None:
+        """Let a standby become the primary, and wait until it takes writes."""
+        self.sql("select pg_promote(true, 60)")
+
+    def freeze(self) -> None:
+        """Stop the server and every one of its processes as they are: connections stay open and nothing answers."""
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen server go on."""
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, how: signal.Signals) -> None:
+        assert self._child is not None
+        for pid in [self._child.pid, *children_of(self._child.pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, how)
 
     def end(self, how: signal.Signals) -> None:
         """SIGQUIT is `stop -m immediate`: no clean-up at all. SIGINT is a fast, clean one."""
@@ -43,22 +64,48 @@ class Fragile(Postgres):
             self._child.wait(30)
 
 
-@contextmanager
-def fragile_postgres() -> Iterator[Fragile]:
-    """Running at first."""
-    with tempfile.TemporaryDirectory(prefix="semel-fragile-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        data = folder / "data"
-        data.mkdir(mode=0o700)
-        server = Fragile(data)
-        if server._owner:
-            import os
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started and that still run."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    return [int(child) for child in found.split()]
 
-            os.chown(data, server._owner["user"], server._owner["group"])
+
+@contextmanager
+def fragile_postgres(**settings: str) -> Iterator[Fragile]:
+    """Running at first."""
+    with _folder() as data:
+        server = Fragile(data, settings)
         server.initialise()
         server.start()
         try:
             yield server
         finally:
             server.end(signal.SIGINT)
+
+
+@contextmanager
+def standby_of(primary: Fragile) -> Iterator[Fragile]:
+    """A streaming replica of a server, made by a base backup."""
+    with _folder() as data:
+        server = Fragile(data, {"hot_standby": "on"})
+        copy = [str(server.bin / "pg_basebackup"), "-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres"]
+        copy += ["-D", str(data), "-R", "-X", "stream", "-c", "fast"]
+        subprocess.run(copy, capture_output=True, check=True, timeout=60, cwd=data, **unprivileged())
+        server.start()
+        try:
+            yield server
+        finally:
+            server.end(signal.SIGINT)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for a server's data, which belongs to whoever runs it."""
+    with tempfile.TemporaryDirectory(prefix="semel-fragile-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        data = folder / "data"
+        data.mkdir(mode=0o700)
+        if owner := unprivileged():
+            os.chown(data, owner["user"], owner["group"])
+        yield data

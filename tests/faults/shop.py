@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import semel
-from semel.engines.journal.claiming import Claim, claim, load_lanes
+from semel.engines.journal.claiming import Claim, claim, load_lanes, random_number
 from semel.engines.journal.engine import JournalEngine
 from semel.engines.journal.leasing import register
 from semel.engines.journal.script import Store
 from semel.engines.journal.worker import JournalWorker
 from tests.faults.ledger import Effect
 from tests.faults.site import Site
-from tests.world import eventually
+from tests.world import AlwaysThere, eventually
 
 LEASE = 30_000_000
 SOON = semel.Retry(max_attempts=3, initial="10ms", jitter=0.0)
@@ -104,7 +104,7 @@ class Shop:
 
     async def worker_id(self, name: str = "test") -> int:
         """A lease, without anybody behind it."""
-        return await self.store.run(register, "default", name, "all", LEASE)
+        return await self.store.run(register, random_number(), "default", name, "all", LEASE)
 
     async def lanes(self) -> list[int]:
         """Every lane there is."""
@@ -120,20 +120,27 @@ class Shop:
         """The outside effect of a claim that is driven by hand."""
         subject = one.key if one.key is not None else one.execution
         key = f"semel1:default:task:{subject}:effect"
-        self.ledger.record(Effect(key, one.execution, one.attempt, one.seq))
+        self.ledger.record(Effect(key, one.execution, one.attempt, one.token))
 
     async def conclude(self) -> None:
         """Everything to its end."""
         await self.run_all()
 
-    async def run_all(self) -> None:
-        """A real worker until nothing is left to do. Retention is not its business here."""
+    async def run_all(self, *, outlive_all: bool = False) -> None:
+        """A real worker until nothing is left to do. Retention is not its business here.
+
+        With `outlive_all`: also until no other worker has a lease. One that died holding nothing leaves only that.
+        """
         left = "select count(*) from (select execution from semel_ready union all select execution from semel_later) x"
+        leases = "select count(*) from semel_worker"
         async with self.app.worker(lease="30s", concurrency=8) as worker:
             assert isinstance(worker, JournalWorker)
             worker.heart._clean_at = float("inf")
+            worker.heart.reachability = AlwaysThere()
 
             async def nothing_left() -> bool:
-                return (await self.site.sql(left))[0][0] == 0
+                if (await self.site.sql(left))[0][0]:
+                    return False
+                return not outlive_all or (await self.site.sql(leases))[0][0] == 1
 
             await eventually(nothing_left)

@@ -12,7 +12,7 @@ import contextlib
 import random
 import selectors
 import types
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
@@ -100,13 +100,14 @@ class World:
 
     def rows(self, text: str) -> list[tuple[Any, ...]]:
         """Look at the tables."""
-        return self.scribe._db.execute(text).fetchall()
+        return self.scribe._db.execute(text)
 
 
 class Process:
     """One process of the cluster, which is also the store that its engine sees."""
 
     dialect = "sqlite"
+    reconnections = 0
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -150,6 +151,13 @@ class Process:
         self._listener = listener
 
     async def relisten(self) -> None: ...
+
+    def is_ready(self, lines: Iterable[Line]) -> bool:
+        return True
+
+    async def make_ready(self, lines: Iterable[Line]) -> None: ...
+
+    async def verify(self, patience: float) -> None: ...
 
     async def check(self) -> list[tuple[bool, str, str]]:
         return []
@@ -264,8 +272,8 @@ async def _finish(world: World) -> None:
     await process.serve()
     left = "select count(*) from (select execution from semel_ready union all select execution from semel_later)"
     for _ in range(20_000):
-        if world.rows(left) == [(0,)]:
-            break
+        if world.rows(left) == [(0,)] and world.rows("select count(*) from semel_worker") == [(1,)]:
+            break  # all is done, and it has outlived whoever died
         await asyncio.sleep(1)
     await process.worker.stop()
     await process.engine.close()

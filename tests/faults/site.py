@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import apsw
 import asyncpg
 
 import semel
+from semel.engines.sqlite.driver import choose_driver
 from tests.faults.ledger import Ledger
 from tests.world import SKEWED_NOW
 
@@ -29,18 +29,18 @@ TABLES = (
 # `till`: what users write in ctx.transaction.
 WATCH_SQLITE = """
 create table till (id integer primary key, who text not null);
-create table semel_watch (what text, execution text, seq integer, owner integer);
+create table semel_watch (what text, execution text, token integer, owner integer);
 create trigger semel_watch_changed after update on semel_execution
   when old.status in ('completed', 'failed', 'cancelled', 'timed_out')
    and (new.status is not old.status or new.finished_at is not old.finished_at
         or (not new.stripped and (new.output is not old.output or new.error is not old.error)))
 begin insert into semel_watch values ('changed', old.id, null, null); end;
 create trigger semel_watch_left after delete on semel_ready
-begin insert into semel_watch values ('left', old.execution, old.seq, old.owner); end;
+begin insert into semel_watch values ('left', old.execution, old.token, old.owner); end;
 """
 WATCH_POSTGRES = """
 create table till (id bigint generated always as identity primary key, who text not null);
-create table semel_watch (what text, execution text, seq bigint, owner bigint);
+create table semel_watch (what text, execution text, token bigint, owner bigint);
 create function semel_watch_changed() returns trigger language plpgsql as $$ begin
   insert into semel_watch values ('changed', old.id, null, null); return new; end $$;
 create trigger semel_watch_changed after update on semel_execution for each row
@@ -49,7 +49,7 @@ create trigger semel_watch_changed after update on semel_execution for each row
         or (not new.stripped and (new.output is distinct from old.output or new.error is distinct from old.error))))
   execute function semel_watch_changed();
 create function semel_watch_left() returns trigger language plpgsql as $$ begin
-  insert into semel_watch values ('left', old.execution, old.seq, old.owner); return old; end $$;
+  insert into semel_watch values ('left', old.execution, old.token, old.owner); return old; end $$;
 create trigger semel_watch_left after delete on semel_ready for each row execute function semel_watch_left();
 """
 
@@ -93,8 +93,8 @@ class Site:
             await app.migrate()
         await self.watch()
         if self.engine == "sqlite":
-            with closing(apsw.Connection(str(self.path))) as db:
-                db.execute("pragma wal_checkpoint(truncate)").fetchall()
+            with closing(choose_driver().connect(str(self.path), patience=10)) as db:
+                db.execute("pragma wal_checkpoint(truncate)")
             shutil.copyfile(self.path, f"{self.folder}/template")
 
     async def watch(self) -> None:
@@ -133,7 +133,7 @@ class Site:
 
     async def _alone(self) -> None:
         """PostgreSQL: wait until the connections of a killed process are gone, and what they still did with them."""
-        for _ in range(1000):
+        for _ in range(4000):
             others = (
                 "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
             )
@@ -153,9 +153,8 @@ class Site:
         if self.engine == "postgres":
             async with self._connected() as connection:
                 return [tuple(row) for row in await connection.fetch(text, *args)]
-        with closing(apsw.Connection(str(self.path))) as db:
-            db.set_busy_timeout(10_000)
-            return db.execute(text, args).fetchall()
+        with closing(choose_driver().connect(str(self.path), patience=10)) as db:
+            return db.execute(text, args)
 
     async def script(self, text: str) -> None:
         """Several statements."""
@@ -163,9 +162,8 @@ class Site:
             async with self._connected() as connection:
                 await connection.execute(text)
             return
-        with closing(apsw.Connection(str(self.path))) as db:
-            db.set_busy_timeout(10_000)
-            db.execute(text).fetchall()
+        with closing(choose_driver().connect(str(self.path), patience=10)) as db:
+            db.execute_script(text)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[asyncpg.Connection]:

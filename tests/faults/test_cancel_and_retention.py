@@ -44,7 +44,7 @@ async def test_a_cancellation_at_any_moment_has_one_consistent_end(site: Site, m
             elif moment == "put_off":
                 assert await shop.store.run(put_off, worker, again) == set()
             elif moment == "released":
-                await shop.store.run(release, worker, [(one.lane, one.seq)])
+                await shop.store.run(release, worker, [one.fence])
             elif moment == "lost":
                 await site.advance(3600)
                 await shop.store.run(leasing.recover)
@@ -104,14 +104,16 @@ async def test_the_cleaner_leaves_what_is_alive_and_keys_inside_their_window(wor
         delayed = await app.enqueue(hold, task_id="delayed", delay="30d")
         again = await app.enqueue(waiting, task_id="again")
         done = await app.enqueue(remembered, task_id="done")
-        assert await done.result(timeout="20s") == "x"
+        assert await done.result(timeout="60s") == "x"
 
         async def settled_down() -> bool:
-            tried = (await again.describe()).attempt == 1 and (await again.status()) is Status.PENDING
-            return tried and await running.status() is Status.RUNNING
+            tried = await again.describe()
+            return (tried.attempt, tried.status) == (1, "pending") and await running.status() is Status.RUNNING
 
         await eventually(settled_down)
+        due = await app.enqueue(remembered, task_id="due", delay="9m")
         await world.advance("10m")
+        assert await due.result(timeout="60s") == "x"  # so everything that is due by now has been woken
         await app.clean()
         assert [await h.status() for h in (running, delayed, again)] == ["running", "pending", "pending"]
         assert (await app.enqueue(remembered, task_id="done")).duplicate

@@ -6,20 +6,16 @@ signal or message is lost or doubled, nothing is left behind and every journal c
 
 from __future__ import annotations
 
-import random
 import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from semel.testing import Mode
-from tests.faults.conftest import new_site
 from tests.faults.flow_shop import FlowShop
-from tests.faults.forks import Forks, forks
-from tests.faults.points import OPERATIONS, Tally, sweep
-from tests.faults.proofs import seconds
+from tests.faults.forks import Forks
+from tests.faults.points import OPERATIONS, Tally, is_life, step_of, sweep
+from tests.faults.proofs import Tell, seconds
 from tests.faults.site import Site
 
 FLOWS = [name for name, operation in OPERATIONS.items() if operation.shop is FlowShop]
@@ -31,49 +27,31 @@ ENOUGH = 12.0
 @pytest.mark.timeout(300)
 def test_a_flow_goes_on_wherever_its_worker_died(site: Site, fork_server: Forks) -> None:
     tally, end = Tally(), time.monotonic() + ENOUGH
-    for name in ("signal_with_a_key", "terminate", "send_to_a_new_entity"):
+    short = ("signal_with_a_key", "terminate", "send_to_a_new_entity")
+    lives = ("life_with_transactions", "life_with_signals_and_continue_as_new", "life_of_an_entity")
+    for name in short:
         sweep(fork_server, site, name, [Mode.KILL], tally, lambda: 3)
-    for name in ("life_with_transactions", "life_with_signals_and_continue_as_new", "life_of_an_entity"):
+    for name in lives:
         sweep(fork_server, site, name, [Mode.KILL], tally, lambda: 11 if time.monotonic() < end else 100)
         sweep(fork_server, site, name, [Mode.ERROR], tally, lambda: 23 if time.monotonic() < end else 100)
     print(tally.report(f"crash points of flows on {site.engine}, a part"))
     assert tally.wrong == []
-    assert tally.points.total() > 10
+    assert set(tally.points) == {*short, *lives}  # how many points there is time for depends on the machine
 
 
-@pytest.mark.proof
+@pytest.mark.proof(long=True)
 @pytest.mark.timeout(3600)
-def test_every_flow_survives_every_fault_at_every_statement(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Both databases at the same time, each with a fork server of its own."""
-    sites = []
-    for engine in ("sqlite", "postgres"):
-        (tmp_path / engine).mkdir()
-        sites.append(new_site(engine, tmp_path / engine, request))
-    with ThreadPoolExecutor(2) as both:
-        tallies = list(both.map(_whole_matrix, sites))
-    for site, tally in zip(sites, tallies, strict=True):
-        print(tally.report(f"crash points of flows on {site.engine}"))
-    print(f"crash points of flows in all: {sum(tally.points.total() for tally in tallies)}")
-    assert [wrong for tally in tallies for wrong in tally.wrong] == []
-    assert all(set(tally.points) == set(FLOWS) for tally in tallies)
-
-
-def _whole_matrix(site: Site) -> Tally:
-    """Every statement of every operation. Each gets its part of the time, and where that runs out it is swept with
-    wider steps, and it is said. Which statements are left out is another matter each time.
+def test_every_flow_survives_every_fault_at_every_statement(site: Site, fork_server: Forks, tell: Tell) -> None:
+    """Every statement of every operation. Each life gets its part of the time, and where that runs out it is swept
+    with wider steps, and it is said. Which statements are left out is another matter each time.
     """
-    tally, end = Tally(), time.monotonic() + seconds(0.25)
-    names = sorted(FLOWS, key=lambda name: name.startswith("life"))
-    with forks() as server:
-        for at, name in enumerate(names):
-            until = time.monotonic() + (end - time.monotonic()) / (len(names) - at)
-            sweep(server, site, name, list(Mode), tally, partial(_step, name, until))
-            thin = ", thinned for time" if _step(name, until) > 1 else ""
-            print(f"  {site.engine:8} {name}: {tally.points[name]} points{thin}", flush=True)
-    return tally
-
-
-def _step(name: str, until: float) -> int:
-    if time.monotonic() < until:
-        return 1
-    return random.randint(9, 25) if name.startswith("life") else random.randint(2, 4)
+    tally, end, thinned = Tally(), time.monotonic() + seconds(0.25), []
+    names = sorted(FLOWS, key=is_life)
+    for at, name in enumerate(names):
+        until = time.monotonic() + (end - time.monotonic()) / (len(names) - at)
+        sweep(fork_server, site, name, list(Mode), tally, partial(step_of, name, until))
+        if step_of(name, until) > 1:
+            thinned.append(name)
+    tell(tally.report(f"crash points of flows on {site.engine}", thinned))
+    assert tally.wrong == []
+    assert set(tally.points) == set(FLOWS)

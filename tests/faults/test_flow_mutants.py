@@ -22,6 +22,11 @@ from semel.flow.snapshot import Snapshot
 from tests.faults.conftest import new_site
 from tests.faults.flow_operations import NOT_PARKED, other_code
 from tests.faults.flow_shop import FlowShop
+from tests.faults.forged import (
+    a_letter_of_the_past_is_not_taken_out,
+    a_turn_of_the_past_writes_nothing,
+    hold_flow,
+)
 from tests.faults.site import Site
 from tests.faults.test_mutants import prepare
 
@@ -30,54 +35,47 @@ Check = Callable[[FlowShop], Awaitable[None]]
 LONG = 4.0
 
 
-async def held(shop: FlowShop) -> tuple[int, Commit]:
-    """A workflow that a worker driven by hand has claimed, and its first turn."""
-    await shop.app.start_workflow(shop.patient, workflow_id="w-1")
-    worker, (claim,) = await shop.hold()
-    return worker, Commit(claim.lane, claim.seq, claim.execution, 1, b'[["b",1,1,1,1]]')
-
-
 async def a_zombie_writes_nothing(shop: FlowShop) -> None:
-    worker, turn = await held(shop)
+    worker, turn = await hold_flow(shop)
     other = await shop.worker_id()
-    assert await shop.store.run(record, other, [turn]) == {turn.seq: Verdict.STALE}
+    assert await shop.store.run(record, other, [turn]) == {turn.token: Verdict.STALE}
     told = replace(turn, published=[(turn.execution, "state", b'"x"')])
-    assert await shop.store.run(commit, "default", other, [told]) == {turn.seq: Verdict.STALE}
+    assert await shop.store.run(commit, "default", other, [told]) == {turn.token: Verdict.STALE}
     assert await shop.site.sql("select * from semel_journal") == []
     assert await shop.site.sql("select * from semel_published") == []
-    assert await shop.store.run(record, worker, [turn]) == {turn.seq: Verdict.HELD}
+    assert await shop.store.run(record, worker, [turn]) == {turn.token: Verdict.HELD}
 
 
 async def a_zombie_s_turn_without_a_row_counts_for_nothing(shop: FlowShop) -> None:
-    _, turn = await held(shop)
+    _, turn = await hold_flow(shop)
     told = replace(turn, body=None, published=[(turn.execution, "state", b'"x"')])
     await shop.store.run(commit, "default", await shop.worker_id(), [told])
     assert await shop.site.sql("select * from semel_published") == []
 
 
 async def a_row_is_written_once(shop: FlowShop) -> None:
-    worker, turn = await held(shop)
+    worker, turn = await hold_flow(shop)
     told = replace(turn, sends=[(turn.execution, "signal", "go", None, b'"x"', None)])
     for _ in range(2):  # a lost reply: the same turn again
-        assert await shop.store.run(commit, "default", worker, [told]) == {turn.seq: Verdict.HELD}
+        assert await shop.store.run(commit, "default", worker, [told]) == {turn.token: Verdict.HELD}
     assert await shop.site.sql("select n from semel_journal") == [(1,)]
     assert await shop.site.sql("select count(*) from semel_inbox") == [(1,)]
 
 
 async def a_new_run_begins_once(shop: FlowShop) -> None:
-    worker, turn = await held(shop)
+    worker, turn = await hold_flow(shop)
     sends = [(turn.execution, "signal", "go", None, b'"x"', None)]
-    told = replace(turn, sends=sends, restart=snapshot.dump(Snapshot(b"{}", 2)), base=1)
+    told = replace(turn, body=None, sends=sends, restart=snapshot.dump(Snapshot(b"{}", 2)), base=1)
     for _ in range(2):
         await shop.store.run(commit, "default", worker, [told])
     assert await shop.site.sql("select count(*) from semel_inbox") == [(1,)]
 
 
 async def what_has_mail_stays_awake(shop: FlowShop) -> None:
-    worker, turn = await held(shop)
+    worker, turn = await hold_flow(shop)
     await (await shop.app.get(turn.execution)).signal("go", "a")
     verdicts = await shop.store.run(commit, "default", worker, [replace(turn, rests=True)])
-    assert verdicts == {turn.seq: Verdict.HELD}
+    assert verdicts == {turn.token: Verdict.HELD}
 
 
 async def a_signal_counts_once(shop: FlowShop) -> None:
@@ -157,6 +155,18 @@ MUTANTS = [
     Mutant("record: the claim must be this worker's", a_zombie_writes_nothing, "record", "and r.owner = ?1"),
     Mutant("held: the claim must be this worker's", a_zombie_s_turn_without_a_row_counts_for_nothing, "held",
            "and r.owner = ?1"),
+    *(
+        Mutant(f"{statement}: {what}", a_turn_of_the_past_writes_nothing, statement, compared)
+        for statement in ("record", "held")
+        for what, compared in (("the token must be this claim's", "and r.token = o.value ->> 2"),
+                               ("the execution must be this claim's", "and r.execution = o.value ->> 3"))
+    ),
+    Mutant("park_flow: the token must be this claim's", a_turn_of_the_past_writes_nothing, "park_flow",
+           "token = ?4", "1"),
+    Mutant("record: the row before must be there", a_turn_of_the_past_writes_nothing, "record",
+           "f.base = (o.value ->> 4) - 1", "1"),
+    Mutant("consume: what came must be what was taken in", a_letter_of_the_past_is_not_taken_out, "consume",
+           "and i.at = o.value ->> 2"),
     Mutant("one row of the journal in one place", a_row_is_written_once, table="""
         drop table semel_journal;
         create table semel_journal (execution text, n integer, token integer, body blob)"""),
@@ -201,7 +211,7 @@ def test_a_missing_guard_of_flows_is_noticed(mutant: Mutant, tmp_path: Path, mon
 async def _falls_asleep_while_a_signal_comes(site: Site, weaker: str | None, restart: bytes | None = None) -> None:
     """PostgreSQL: one that is falling asleep has either seen what came, or is seen asleep."""
     async with FlowShop(site) as shop:
-        worker, turn = await held(shop)
+        worker, turn = await hold_flow(shop)
         if weaker is not None:
             shop.store._queries["lock_flows"] = weaker  # type: ignore[attr-defined]
         sender = await asyncpg.connect(site.url)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import asyncpg
@@ -53,10 +52,8 @@ async def test_a_delayed_task_of_a_workflow_starts_when_it_is_due(site: Site) ->
             return await ctx.execute_task(shop.charge, "o-1", delay="200ms")
 
         handle = await shop.app.start_workflow(later, workflow_id="w-1")
-        began = time.monotonic()
-        await shop.until("select count(*) from semel_flow")
+        await shop.until("select count(*) from semel_flow", lease="10m")
         assert await handle.result("1s") == "o-1"
-        assert time.monotonic() - began < 7
 
 
 async def test_timers_go_by_the_clock_of_the_database(site: Site) -> None:
@@ -70,7 +67,5 @@ async def test_timers_go_by_the_clock_of_the_database(site: Site) -> None:
             return "up"
 
         handle = await shop.app.start_workflow(nap, workflow_id="w-1")
-        began = time.monotonic()
-        await shop.until("select count(*) from semel_flow")
+        await shop.until("select count(*) from semel_flow", lease="10m")
         assert await handle.result("1s") == "up"
-        assert time.monotonic() - began < 7

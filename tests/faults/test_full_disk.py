@@ -8,7 +8,7 @@ import pytest
 import semel
 from semel.engines.journal.engine import JournalEngine
 from semel.engines.journal.script import Line, Raw, Script, procedure
-from tests.world import World
+from tests.world import World, eventually
 
 
 class Disk:
@@ -61,12 +61,14 @@ async def test_what_was_accepted_stays_and_what_was_not_leaves_no_trace(tmp_path
     await disk.end_at(pages + 4000)
     accepted.append(await app.enqueue(keep, "x" * 4000, task_id=refused))
     async with world.worker(app):
-        assert [await handle.result(timeout="20s") for handle in accepted[1:]] == [4000] * (len(accepted) - 1)
+        assert [await handle.result(timeout="60s") for handle in accepted[1:]] == [4000] * (len(accepted) - 1)
     assert await disk.is_sound()
     await world.close()
 
 
-async def test_a_worker_waits_for_room_and_then_writes_what_it_has(tmp_path: Path) -> None:
+async def test_a_worker_waits_for_room_and_then_writes_what_it_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     world = World("sqlite", f"sqlite:///{tmp_path / 'full.db'}")
     app = world.app()
     runs: list[int] = []
@@ -81,9 +83,10 @@ async def test_a_worker_waits_for_room_and_then_writes_what_it_has(tmp_path: Pat
     handle = await app.enqueue(grow, 1, task_id="grow")
     disk = Disk(app)
     async with world.worker(app):
+        await eventually(lambda: "cannot write results, trying again" in caplog.text)
         with pytest.raises(semel.ResultPending):
-            await handle.result(timeout="1s")
+            await handle.result(timeout=0)
         await disk.end_at(100_000)
-        assert len(await handle.result(timeout="20s")) == 200_000
+        assert len(await handle.result(timeout="60s")) == 200_000
     assert runs == [1]
     await world.close()

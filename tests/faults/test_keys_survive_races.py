@@ -11,7 +11,8 @@ import semel
 from semel.contract.fingerprint import fingerprint
 from semel.contract.keys import effect_key
 from semel.engine.requests import request
-from semel.engines.journal.admission import admit
+from semel.engines.journal.admit import insert
+from semel.engines.journal.rows import row_of
 from semel.engines.journal.script import Line, Procedure
 from semel.testing import Fault, Mode
 from tests.faults.forks import Forks
@@ -60,7 +61,7 @@ async def test_a_bad_value_is_refused_as_input_and_fails_as_result(world: World,
     handle = await app.enqueue(make)
     async with world.worker(app):
         with pytest.raises(semel.TaskFailed, match="NotEncodable"):
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
     assert len(runs) == 1
 
 
@@ -76,7 +77,7 @@ async def test_error_text_of_any_kind_can_be_stored(world: World) -> None:
     async with world.worker(app):
         for handle in handles:
             with pytest.raises(semel.TaskFailed, match="ValueError"):
-                await handle.result(timeout="20s")
+                await handle.result(timeout="60s")
 
 
 async def test_keys_that_differ_only_by_normalisation_are_one(world: World) -> None:
@@ -93,12 +94,12 @@ async def test_keys_that_differ_only_by_normalisation_are_one(world: World) -> N
 
 async def test_of_five_racers_of_which_four_roll_back_one_is_in(site: Site) -> None:
     """fault 15"""
-    slow_admit = Procedure(admit.script, Line.ADMIT, atomic=False)
+    slow_admit = Procedure(insert.script, Line.ADMIT, atomic=False)
     shops = [Shop(site) for _ in range(5)]
 
     async def race(shop: Shop, wins: bool) -> None:
         asked = request(shop.app.settings, shop.charge, ("o",), {}, task_id="k")
-        rows = await shop.engine._admissions._rows([asked])
+        rows = [row_of(asked, await shop.engine._lanes.of(asked.terms))]
         shop.store.tap = None if wins else FailAt("commit")
         try:
             await shop.store.run(slow_admit, "default", rows)
@@ -181,20 +182,20 @@ async def test_an_id_used_again_after_its_window_never_gets_the_old_result(world
         return len(runs)
 
     async with world.worker(app):
-        assert await (await app.enqueue(count, task_id="k")).result(timeout="20s") == 1
+        assert await (await app.enqueue(count, task_id="k")).result(timeout="60s") == 1
         await world.advance("30s")
         await app.clean()
         stripped = await app.enqueue(count, task_id="k")
         assert stripped.duplicate
         with pytest.raises(semel.ResultExpired):
-            await stripped.result(timeout="20s")
+            await stripped.result(timeout="60s")
         await world.advance("60s")
         again = await app.enqueue(count, task_id="k")  # the cleaner has not come by
         assert not again.duplicate
-        assert await again.result(timeout="20s") == 2
+        assert await again.result(timeout="60s") == 2
         await world.advance("90s")
         await app.clean()
-        assert await (await app.enqueue(count, task_id="k")).result(timeout="20s") == 3
+        assert await (await app.enqueue(count, task_id="k")).result(timeout="60s") == 3
 
 
 def test_formats_of_keys_are_pinned() -> None:

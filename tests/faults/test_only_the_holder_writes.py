@@ -10,6 +10,12 @@ from semel.contract.lifecycle import Status
 from semel.engines.journal import heart, leasing
 from semel.engines.journal.script import Each, Line, Script, procedure
 from semel.engines.journal.settling import Ending, settle
+from tests.faults.flow_shop import FlowShop
+from tests.faults.forged import (
+    a_claim_of_the_past_writes_nothing,
+    a_letter_of_the_past_is_not_taken_out,
+    a_turn_of_the_past_writes_nothing,
+)
 from tests.faults.shop import LEASE, Shop
 from tests.faults.site import Site
 from tests.world import World, eventually
@@ -70,13 +76,31 @@ async def test_a_zombie_cannot_settle_what_was_taken_over(site: Site) -> None:
         late = [Ending(old[0], Status.FAILED, error=b"{}")]
         await site.advance(3600)
         await shop.store.run(leasing.recover)
-        assert await shop.store.run(settle, zombie, late) == {old[0].seq}
+        assert await shop.store.run(settle, zombie, late) == {old[0].token}
         worker, new = await shop.hold()
         assert new[0].seq > old[0].seq
-        assert await shop.store.run(settle, zombie, late) == {old[0].seq}
+        assert await shop.store.run(settle, zombie, late) == {old[0].token}
         assert await shop.store.run(settle, worker, [Ending(new[0], Status.COMPLETED, b'"o-1"')]) == set()
-        assert await shop.store.run(settle, zombie, late) == {old[0].seq}
+        assert await shop.store.run(settle, zombie, late) == {old[0].token}
         assert (await site.sql("select status from semel_execution")) == [("completed",)]
+
+
+async def test_a_claim_is_known_by_its_token_and_its_execution(site: Site) -> None:
+    """fault 37: sequence numbers are used again after a restore."""
+    async with Shop(site) as shop:
+        await a_claim_of_the_past_writes_nothing(shop)
+
+
+async def test_a_turn_is_known_by_its_token_its_execution_and_what_it_stands_on(site: Site) -> None:
+    """fault 37"""
+    async with FlowShop(site) as shop:
+        await a_turn_of_the_past_writes_nothing(shop)
+
+
+async def test_what_a_turn_took_in_is_known_by_when_it_came(site: Site) -> None:
+    """fault 37: a signal that came after a restore may have the number of one that was lost."""
+    async with FlowShop(site) as shop:
+        await a_letter_of_the_past_is_not_taken_out(shop)
 
 
 @pytest.mark.parametrize("hours", [1, -1])
@@ -93,10 +117,10 @@ async def test_a_worker_whose_clock_is_an_hour_off_goes_by_the_clock_of_the_data
     async def soon() -> str:
         return "done"
 
-    async with postgres_world.worker(app, lease="1s") as worker, postgres_world.worker(app, lease="1s") as other:
+    async with postgres_world.worker(app, lease="10m") as worker, postgres_world.worker(app, lease="10m") as other:
         ids = {worker.id, other.id}
         handle = await app.enqueue(soon, delay="200ms")
-        assert await handle.result(timeout="10s") == "done"
+        assert await handle.result(timeout="60s") == "done"
         assert {worker.id, other.id} == ids
         assert worker.healthy
         await eventually(lambda: not worker.running)

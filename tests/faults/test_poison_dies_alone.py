@@ -64,7 +64,7 @@ async def test_a_worker_that_is_full_still_buries_the_dead(world: World) -> None
     async with world.worker(app, concurrency=1) as worker:
         await eventually(lambda: worker.running)
         await app.enqueue(long)
-        dead = await worker.store.run(leasing.register, "default", "dead", "all", 1_000_000)
+        dead = await worker.store.run(leasing.register, 4711, "default", "dead", "all", 1_000_000)
         await world.sql(f"update semel_ready set owner = {dead}, attempt = 1 where owner is null")
         await world.advance("5s")
         free = "select count(*) from semel_ready where owner is null"
@@ -92,10 +92,10 @@ async def test_a_worker_without_the_handler_leaves_the_task_alone(world: World) 
     handle = await new.enqueue(added_later)
     marker = await old.enqueue(known)
     async with world.worker(old):
-        assert await marker.result(timeout="20s") == "known"
+        assert await marker.result(timeout="60s") == "known"
         assert (await handle.describe()).attempt == 0
         async with world.worker(new):
-            assert await handle.result(timeout="20s") == "ran"
+            assert await handle.result(timeout="60s") == "ran"
 
 
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit, BaseException])
@@ -125,8 +125,8 @@ async def test_whatever_a_task_raises_is_its_own_failure(
     async with sqlite_world.worker(app) as worker:
         failed = await app.enqueue(app.tasks["bad"])
         with pytest.raises(semel.TaskFailed, match=kind.__name__):
-            await failed.result(timeout="20s")
-        assert await (await app.enqueue(good)).result(timeout="20s") == "good"
+            await failed.result(timeout="60s")
+        assert await (await app.enqueue(good)).result(timeout="60s") == "good"
         assert worker.healthy
 
 
@@ -178,10 +178,10 @@ async def test_a_loop_that_fails_goes_on_and_one_that_is_gone_turns_the_worker_r
 
         monkeypatch.setattr(worker.heart, "beat", failing_beat)
         monkeypatch.setattr(worker.intake, "take", failing_take)
-        assert await (await app.enqueue(work)).result(timeout="20s") == "done"
+        assert await (await app.enqueue(work)).result(timeout="60s") == "done"
         await eventually(lambda: worker.healthy)
         worker._loops["heart"].cancel()
-        await eventually(lambda: not worker.healthy, within=5.0)
+        await eventually(lambda: not worker.healthy)
 
 
 async def test_an_oversized_result_fails_once_and_is_not_tried_again(world: World) -> None:
@@ -197,7 +197,7 @@ async def test_an_oversized_result_fails_once_and_is_not_tried_again(world: Worl
     async with world.worker(app):
         handle = await app.enqueue(verbose)
         with pytest.raises(semel.TaskFailed, match="PayloadTooLarge"):
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
     assert len(runs) == 1
     with pytest.raises(semel.PayloadTooLarge):
         await app.enqueue(_large(app), "x" * 2_000_000)

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +18,9 @@ import semel
 from semel.contract.lifecycle import Status
 from tests.faults.shop import Shop
 from tests.faults.site import Site
-from tests.world import eventually
+from tests.world import SOON, eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.slow
 
 WORKER = """
 import asyncio, json, signal, sys
@@ -31,12 +32,13 @@ from tests.faults.test_real_processes import patient
 async def main():
     shop = Shop(Site(**json.loads(sys.argv[1])))
     patient(shop, float(sys.argv[2]))
-    async with shop.app.worker(lease="1s", grace="20s") as worker:
+    async with shop.app.worker(lease="1s", grace="100s") as worker:
         over = asyncio.Event()
         def ask():
             if over.is_set():
                 asyncio.ensure_future(worker.stop())
             over.set()
+            print("asked", flush=True)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ask)
         print("ready", flush=True)
         await over.wait()
@@ -47,15 +49,21 @@ asyncio.run(main())
 
 
 def patient(shop: Shop, seconds: float) -> semel.Task[[str], str]:
-    """A task that takes its time after its effect."""
+    """A task that takes its time after its effect: so many seconds, or until it is told that it is enough."""
 
     @shop.app.task(name="patient", retry=5)
     async def task(order: str) -> str:
         shop.ledger.record_here()
-        await asyncio.sleep(seconds)
+        with suppress(AssertionError):
+            await eventually(enough(shop.site).exists, within=seconds)
         return order
 
     return task
+
+
+def enough(site: Site) -> Path:
+    """Once there is such a file, the task ends."""
+    return Path(site.folder) / "enough"
 
 
 @contextmanager
@@ -70,16 +78,26 @@ def worker_process(site: Site, seconds: float) -> Iterator[subprocess.Popen[byte
     finally:
         if child.poll() is None:
             child.kill()
-        child.wait(20)
+        child.wait(SOON)
         assert child.stdout is not None
         child.stdout.close()
 
 
-async def effects(site: Site, count: int, within: float = 20.0) -> None:
-    await eventually(lambda: len(site.ledger.effects()) >= count, within)
+async def effects(site: Site, count: int) -> None:
+    await eventually(lambda: len(site.ledger.effects()) >= count)
 
 
-async def test_a_killed_worker_s_task_runs_again_within_its_lease_and_two_seconds(site: Site) -> None:
+async def test_a_killed_worker_s_task_runs_again_after_its_lease(site: Site) -> None:
+    assert await seconds_until_it_ran_again(site) < SOON
+
+
+@pytest.mark.proof
+@pytest.mark.alone
+async def test_on_a_machine_that_is_not_busy_it_does_so_within_its_lease_and_two_seconds(site: Site) -> None:
+    assert await seconds_until_it_ran_again(site) < 1.0 + 2.0
+
+
+async def seconds_until_it_ran_again(site: Site) -> float:
     async with Shop(site) as shop:
         handle = await shop.app.enqueue(patient(shop, 0.0), "o-1", task_id="k-1")
         with worker_process(site, 60.0) as child:
@@ -87,19 +105,21 @@ async def test_a_killed_worker_s_task_runs_again_within_its_lease_and_two_second
             async with shop.app.worker(lease="1s"):
                 child.send_signal(signal.SIGKILL)
                 killed = time.monotonic()
-                assert await handle.result(timeout="20s") == "o-1"
-                assert time.monotonic() - killed < 1.0 + 2.0
+                assert await handle.result(timeout="60s") == "o-1"
+                spent = time.monotonic() - killed
         assert len(site.ledger.effects()) == 2
+    return spent
 
 
 async def test_a_stopped_worker_that_wakes_up_cannot_complete_what_was_taken_over(site: Site) -> None:
     async with Shop(site) as shop:
         handle = await shop.app.enqueue(patient(shop, 0.0), "o-1", task_id="k-1")
-        with worker_process(site, 0.3) as child:
+        with worker_process(site, 60.0) as child:
             await effects(site, 1)
             child.send_signal(signal.SIGSTOP)
             async with shop.app.worker(lease="1s"):
-                assert await handle.result(timeout="20s") == "o-1"
+                assert await handle.result(timeout="60s") == "o-1"
+            enough(site).touch()  # so that it tries to complete it as soon as it wakes up
             before = await site.sql("select token, attempt, finished_at from semel_execution")
             child.send_signal(signal.SIGCONT)
             fresh = "select count(*) from semel_worker"
@@ -109,7 +129,7 @@ async def test_a_stopped_worker_that_wakes_up_cannot_complete_what_was_taken_ove
 
             await eventually(enlisted_again)
             child.send_signal(signal.SIGTERM)
-            await asyncio.to_thread(child.wait, 20)
+            await asyncio.to_thread(child.wait, SOON)
         assert await site.sql("select token, attempt, finished_at from semel_execution") == before
         assert before[0][1] == 2
         assert await site.sql("select * from semel_watch where what = 'changed'") == []
@@ -119,16 +139,18 @@ async def test_a_stopped_worker_that_wakes_up_cannot_complete_what_was_taken_ove
 async def test_sigterm_lets_tasks_finish_and_a_second_one_gives_them_back(site: Site, terms: int) -> None:
     async with Shop(site) as shop:
         handle = await shop.app.enqueue(patient(shop, 0.0), "o-1", task_id="k-1")
-        with worker_process(site, 0.5 if terms == 1 else 60.0) as child:
+        with worker_process(site, 100.0) as child:
             await effects(site, 1)
             child.send_signal(signal.SIGTERM)
-            if terms == 2:
-                draining = "select count(*) from semel_ready where owner is not null"
-                assert (await site.sql(draining))[0][0] == 1
-                for _ in range(3):
-                    await asyncio.sleep(0.05)
+            assert child.stdout is not None
+            assert await asyncio.to_thread(child.stdout.readline) == b"asked\n"
+            draining = "select count(*) from semel_ready where owner is not null"
+            assert (await site.sql(draining))[0][0] == 1
+            if terms == 1:
+                enough(site).touch()
+            else:
                 child.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(child.wait, 20) == 0
+            assert await asyncio.to_thread(child.wait, SOON) == 0
         assert await site.sql("select * from semel_worker") == []
         if terms == 1:
             assert await handle.status() is Status.COMPLETED

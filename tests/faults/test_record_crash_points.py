@@ -8,6 +8,7 @@ import pytest
 
 from semel.testing import Mode
 from tests.faults.forks import Forks
+from tests.faults.proofs import Tell
 from tests.faults.record_points import OPERATIONS, sweep
 from tests.faults.site import Site
 
@@ -25,11 +26,11 @@ def test_records_killed_at_any_statement_are_whole(site: Site, fork_server: Fork
 
 @pytest.mark.proof
 @pytest.mark.timeout(900)
-def test_records_survive_every_fault_at_every_statement(site: Site, fork_server: Forks) -> None:
+def test_records_survive_every_fault_at_every_statement(site: Site, fork_server: Forks, tell: Tell) -> None:
     points: Counter[str] = Counter()
     wrong: list[str] = []
     for operation in OPERATIONS:
         sweep(fork_server, site, operation, Mode, points, wrong)
-    print(f"crash points of records on {site.engine}: {points.total()}, {dict(points)}")
+    tell(f"crash points of records on {site.engine}: {points.total()}, {dict(points)}")
     assert wrong == []
     assert set(points) == set(OPERATIONS)

@@ -27,7 +27,7 @@ async def test_a_worker_that_is_claiming_by_key_cannot_be_buried_in_between(
         connection = await asyncpg.connect(site.url)
         try:
             await connection.execute("begin")
-            claimed = await connection.fetch(shop.store._queries["claim_these"], worker, lane, [seq])
+            claimed = await connection.fetch(shop.store._queries["claim_these"], worker, lane, [seq], 4711)
             assert len(claimed) == 1
             await shop.store.run(leasing.recover)
             await connection.execute("commit")

@@ -35,7 +35,7 @@ from semel.engines.journal.settling import Ending, put_off, settle
 from semel.engines.opening import SQLITE
 from semel.engines.sqlite.store import SqliteStore
 from tests.faults.model import SECOND, Model, Modelled, keeping
-from tests.faults.proofs import seconds
+from tests.faults.proofs import Tell, seconds
 
 LEASE = 30 * SECOND
 NAMES = ["charge", "mail"]
@@ -108,7 +108,7 @@ class Life(RuleBasedStateMachine):
     @rule(names=st.sampled_from([NAMES, ["charge"]]))
     def worker_starts(self, names: list[str]) -> None:
         """A new lease."""
-        worker = self.run(leasing.register, "default", "w", "all", LEASE)
+        worker = self.run(leasing.register, len(self.names) + 1, "default", "w", "all", LEASE)
         assert worker not in self.names, "a number was given twice"
         self.names[worker] = names
         self.model.workers[worker] = self.model.now + LEASE
@@ -147,7 +147,7 @@ class Life(RuleBasedStateMachine):
         for one in got:
             modelled = self.model.all[one.execution]
             assert (one.attempt, bool(one.cancel)) == (modelled.attempt, modelled.cancel)
-            modelled.place = one.seq
+            modelled.place, modelled.token = one.seq, one.token
             self.model.places = max(self.model.places, one.seq)
         return multiple(*[(worker, one) for one in got])
 
@@ -155,7 +155,7 @@ class Life(RuleBasedStateMachine):
         """The execution, if this claim still holds it."""
         modelled = self.model.all.get(one.execution)
         mine = modelled is not None and modelled.status.live and modelled.due is None
-        return modelled if mine and modelled and (modelled.owner, modelled.place) == (worker, one.seq) else None
+        return modelled if mine and modelled and (modelled.owner, modelled.token) == (worker, one.token) else None
 
     @rule(held=consumes(claims), status=st.sampled_from([Status.COMPLETED, Status.FAILED, Status.TIMED_OUT]))
     def work_ends(self, held: tuple[int, Claim], status: Status) -> None:
@@ -163,7 +163,7 @@ class Life(RuleBasedStateMachine):
         worker, one = held
         mine = self.held(worker, one)
         refused = self.run(settle, worker, [Ending(one, status, b"1" if status is Status.COMPLETED else None, b"{}")])
-        assert refused == (set() if mine else {one.seq})
+        assert refused == (set() if mine else {one.token})
         if mine:
             self.model.end(mine, status)
 
@@ -173,7 +173,7 @@ class Life(RuleBasedStateMachine):
         worker, one = held
         mine = self.held(worker, one)
         refused = self.run(put_off, worker, [Ending(one, Status.FAILED, error=b"{}", retry_in=float(delay))])
-        assert refused == (set() if mine else {one.seq})
+        assert refused == (set() if mine else {one.token})
         if mine and mine.cancel:
             self.model.end(mine, Status.CANCELLED)
         elif mine:
@@ -183,7 +183,7 @@ class Life(RuleBasedStateMachine):
     def work_is_given_back(self, held: tuple[int, Claim]) -> None:
         """In its place, the attempt not counted."""
         worker, one = held
-        self.run(release, worker, [(one.lane, one.seq)])
+        self.run(release, worker, [one.fence])
         mine = self.held(worker, one)
         if mine:
             mine.owner = None
@@ -291,9 +291,9 @@ def test_any_sequence_of_events_leaves_the_tables_as_the_model_says() -> None:
     run_state_machine_as_test(Life, settings=quick)
 
 
-@pytest.mark.proof
+@pytest.mark.proof(long=True)
 @pytest.mark.timeout(7200)
-def test_many_long_sequences_of_events_leave_the_tables_as_the_model_says() -> None:
+def test_many_long_sequences_of_events_leave_the_tables_as_the_model_says(tell: Tell) -> None:
     end, rounds = time.monotonic() + seconds(0.05), 0
     while rounds == 0 or time.monotonic() < end:
         rounds += 1
@@ -302,4 +302,4 @@ def test_many_long_sequences_of_events_leave_the_tables_as_the_model_says() -> N
             database=None, phases=[Phase.generate, Phase.shrink],
         )  # fmt: skip
         run_state_machine_as_test(Life, settings=long)
-    print(f"state machine: {rounds * 100} sequences of up to 80 events")
+    tell(f"state machine: {rounds * 100} sequences of up to 80 events")

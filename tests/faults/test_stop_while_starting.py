@@ -8,7 +8,7 @@ import pytest
 
 from semel.engines.journal.worker import JournalWorker
 from semel.settings import Settings
-from tests.world import World
+from tests.world import SOON, World
 
 
 async def test_a_worker_that_is_stopped_while_it_starts_stops(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +29,7 @@ async def test_a_worker_that_is_stopped_while_it_starts_stops(world: World, monk
     for _ in range(5):
         await asyncio.sleep(0)
     gate.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SOON):
         await asyncio.gather(starting, stopping)
     assert await world.sql("select * from semel_worker") == []
     assert not worker.healthy

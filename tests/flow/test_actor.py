@@ -11,7 +11,7 @@ import semel
 from semel.contract.records import ErrorInfo
 from semel.flow.actor import FEW, Actor
 from semel.flow.entries import Began, Resolved, Signalled
-from semel.flow.seen import Seen
+from semel.flow.seen import Seen, SeenRow
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Identity, Turn
 
@@ -40,7 +40,13 @@ def diary(start: Snapshot | None = None, keys: Any = ()) -> Actor:
             ctx.end()
 
     entity = app.tasks.entity("Diary")
-    return Actor(entity, WHO, app.settings, start or Snapshot(b"{}"), Seen(entity.fresh_window(), keys))
+    return Actor(
+        entity,
+        WHO,
+        app.settings,
+        start or Snapshot(b"{}"),
+        Seen(entity.fresh_window(), [SeenRow(*key) for key in keys]),
+    )
 
 
 def letters(*texts: str, first: int = 1) -> list[Arrival]:

@@ -270,7 +270,7 @@ def test_what_it_costs() -> None:
         pass
 
     def cost(statement: Callable[[], Any]) -> float:
-        number = 100_000
+        number = 10_000
         return min(timeit.repeat(statement, number=number, repeat=5)) / number * 1e9
 
     def enter() -> None:

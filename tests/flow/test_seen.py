@@ -1,14 +1,27 @@
 """Which messages are duplicates, and whose answers are kept."""
 
 from semel.contract.window import DedupWindow
-from semel.flow.seen import GRACE, MOST_LATE, PRIVATE, Seen
+from semel.flow.seen import (
+    CONFLICT,
+    FAILED,
+    FAILED_BYTES,
+    FAILED_FOR,
+    GRACE,
+    MOST_CONFLICTS,
+    MOST_FAILED,
+    MOST_LATE,
+    PRIVATE,
+    REDRIVE,
+    Seen,
+    SeenRow,
+)
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
 
 
 def seen(*rows: tuple[int, str, int], max_keys: int = 100) -> Seen:
-    return Seen(DedupWindow("1h", max_keys), rows)
+    return Seen(DedupWindow("1h", max_keys), [SeenRow(*row) for row in rows])
 
 
 def test_a_key_is_new_once_within_the_window() -> None:
@@ -80,3 +93,55 @@ def test_questions_without_a_key_are_apart() -> None:
     assert one.overflowed() == 0
     assert one.push(f"{PRIVATE}late", 2 * HOUR)
     assert one.forget(2 * HOUR) == [2, 3, 4, 5, 6]
+
+
+def test_a_failed_message_frees_its_key_and_stays_until_that_is_used_again() -> None:
+    one = seen()
+    assert one.push("k", 0, "1 add")
+    row, kept = one.fail("k", 1, 10)
+    assert (row, kept) == (SeenRow(1, "k", 1, "1 add", 10), True)
+    assert one.forget(HOUR) == []
+    again = Seen(DedupWindow("1h"), [row])
+    for known in (one, again):
+        assert known.push("k", 2, "1 add")
+        assert known.forget(2) == [1]
+        assert not known.push("k", 3)
+        assert known.done("k", 3) == 2
+
+
+def test_a_failed_message_that_a_journal_tells_of_stays_failed() -> None:
+    one = Seen(DedupWindow("1h"), [SeenRow(1, "k", 1, None, 10)])
+    one.remember("k", 2)
+    assert one.forget(3) == []
+    assert one.push("k", 4)
+
+
+def test_a_failed_message_without_a_key_is_sent_again_once() -> None:
+    one = seen()
+    row, _ = one.fail(None, 0, 10)
+    assert row.key == f"{FAILED}1"
+    assert one.push(f"{REDRIVE}1", 1)
+    assert one.forget(1) == [1]
+    assert not one.push(f"{REDRIVE}1", 2)
+    row, _ = one.fail(f"{REDRIVE}1", 3, 10)
+    assert row.key == f"{FAILED}2"
+    assert one.push(f"{REDRIVE}2", 4)
+
+
+def test_failed_messages_are_bounded_in_number_age_and_bytes() -> None:
+    one = seen()
+    for n in range(MOST_FAILED + 5):
+        one.fail(None, n, 1)
+    assert one.forget(200) == [], "their askers may not have looked yet"
+    assert one.forget(GRACE + 200) == [1, 2, 3, 4, 5]
+    assert len(one.forget(FAILED_FOR + 200)) == MOST_FAILED
+    assert one.fail(None, 0, FAILED_BYTES)[1]
+    assert one.fail(None, 0, 1) == (SeenRow(MOST_FAILED + 7, f"{FAILED}{MOST_FAILED + 7}", 0, None, 0), False)
+
+
+def test_the_last_refused_messages_are_noted() -> None:
+    one = seen()
+    rows = [one.refuse(n) for n in range(MOST_CONFLICTS + 2)]
+    assert rows[0] == SeenRow(1, f"{CONFLICT}1", 0)
+    assert one.forget(100) == [1, 2]
+    assert len(Seen(DedupWindow("1h"), rows[2:]).forget(FAILED_FOR + 100)) == MOST_CONFLICTS

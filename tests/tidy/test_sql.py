@@ -21,7 +21,7 @@ SQL_IN_PYTHON = re.compile(
     r"|with\s+\w+\s+as\s*\(|(?:create|alter|drop)\s+(?:unique\s+)?(?:table|index|view)\s))",
     re.DOTALL,
 )
-NAME_LINE = re.compile(r"^-- name: *(?P<name>\S*)$")
+NAME_LINE = re.compile(r"^-- name: *(?P<names>.*)$")
 COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 ON_STATUS = re.compile(
     r"\bstatus\b\s*(?:=|==|<>|!=|(?:not\s+)?in)\s*(?:any\s*)?(?P<values>'\w+'|\([^()]*\))"
@@ -42,14 +42,15 @@ def strings(tree: ast.AST) -> Iterator[ast.Constant]:
 def named_queries(path: Path) -> dict[str, list[str]]:
     """Each query's lines by its name, in the order of the file."""
     queries: dict[str, list[str]] = {}
-    name = None
+    names: list[str] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if found := NAME_LINE.match(line):
-            name = found["name"]
-            assert name.isidentifier(), f"{short(path)}: {line!r} is no name"
-            assert name not in queries, f"{short(path)}: {name} stands there twice"
-            queries[name] = []
-        elif name is not None:
+            names = found["names"].split(", ")
+            for name in names:
+                assert name.isidentifier(), f"{short(path)}: {line!r} is no name"
+                assert name not in queries, f"{short(path)}: {name} stands there twice"
+                queries[name] = []
+        for name in names if not found else ():
             queries[name].append(line)
     return queries
 

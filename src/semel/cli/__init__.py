@@ -14,6 +14,7 @@ from semel.cli.clean import clean
 from semel.cli.demo.command import demo
 from semel.cli.doctor import doctor
 from semel.cli.enqueue import enqueue
+from semel.cli.entities import entities
 from semel.cli.exits import EPILOG
 from semel.cli.explain import explain
 from semel.cli.listing import list_executions
@@ -51,6 +52,7 @@ for panel, commands in COMMANDS.items():
         cli.command(name, rich_help_panel=panel, epilog=EPILOG)(command)
 
 cli.add_typer(workflows, rich_help_panel="Groups")
+cli.add_typer(entities, rich_help_panel="Groups")
 cli.add_typer(temporal, rich_help_panel="Groups")
 
 

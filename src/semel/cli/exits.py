@@ -43,7 +43,7 @@ MEANING = {
     Exit.CONFLICT: "conflict: the key is taken, or the state does not allow it",
     Exit.UNAVAILABLE: "the database is away, or wants: semel migrate",
     Exit.FINDINGS: "semel check found something",
-    Exit.DIFFERS: "recorded histories do not replay with this code",
+    Exit.DIFFERS: "recorded histories do not replay with this code, or it lacks a function that is waited for",
 }
 
 EPILOG = "\n".join(["\b", "Exit codes:", *(f"  {code.value}  {text}" for code, text in MEANING.items())])

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from semel import App, Explanation, Status
+from semel.cli.entities import message_data
 from semel.cli.exits import Exit
 from semel.cli.listing import Kind
 from semel.cli.paper import Paper, as_data, note, plain
@@ -54,6 +55,8 @@ def explanation_data(told: Explanation) -> dict[str, Any]:
         "kind": told.kind,
         "executions": [as_data(execution) for execution in told.executions],
         "suppressed": [plain(suppressed) for suppressed in told.suppressed],
+        "failed_messages": [message_data(message) for message in told.undelivered.failed],
+        "refused": [plain(conflict) for conflict in told.undelivered.refused],
         "asked_at": told.asked_at,
         "text": told.text,
     }

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from semel import ErrorInfo, Execution, Status
+from semel import Execution, Status
 from semel.settings import Settings, load
 
 PIPED_WIDTH = 200
@@ -155,12 +155,6 @@ def brief(text: str, most: int) -> str:
     """The beginning of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def spoken(error: ErrorInfo) -> str:
-    """An error in one sentence; Semel's own begin with their name already."""
-    name = error.type.rpartition(".")[2]
-    return error.message if error.message.startswith(f"{name} [") else f"{error.type}: {error.message}"
 
 
 def spelled(span: timedelta) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -27,13 +27,16 @@ def replay(
     file: Annotated[
         list[Path] | None, typer.Option(help="Exported histories instead of the database; may be given again.")
     ] = None,
+    ignore_missing: Annotated[
+        bool, typer.Option("--ignore-missing", help="Leave out what this app has no function for: others have it.")
+    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Try recorded histories against this code: semel replay shop:app --since 2d
 
     Of workflows, and of entities: their state, and a message that is under way. Nothing is written, and no step or task
-    runs. Exits with 7 if one would be parked.
+    runs. Exits with 7 if one would be parked, or waits for a function that this code does not have.
     """
 
     def work() -> Exit:
@@ -42,7 +45,7 @@ def replay(
         if file:
             return report(paper, [app.replay_history(read(one)) for one in file])
         must_exist(app.settings.url)
-        return report(paper, asyncio.run(_recorded(app, since, status, name, limit)))
+        return report(paper, asyncio.run(_recorded(app, since, status, name, limit, not ignore_missing)))
 
     guarded(work, debug)
 
@@ -57,7 +60,7 @@ def read(file: Path) -> str:
 
 
 async def _recorded(
-    app: App, since: str | None, status: Status | None, name: str | None, limit: int
+    app: App, since: str | None, status: Status | None, name: str | None, limit: int, missing: bool
 ) -> Sequence[Replayed]:
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     err = console(sys.stderr)
@@ -65,7 +68,7 @@ async def _recorded(
         with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
             bar = progress.add_task("replaying", total=None)
             return await app.replay(
-                since=since, status=status, name=name, limit=limit,
+                since=since, status=status, name=name, limit=limit, missing=missing,
                 progress=lambda done, of: progress.update(bar, completed=done, total=of),
             )  # fmt: skip
 
@@ -74,10 +77,10 @@ def report(paper: Paper, found: Sequence[Replayed]) -> Exit:
     """Tell which would be parked, and why; the code to exit with."""
     bad = [one for one in found if not one.ok]
     if paper.as_json:
-        paper.data({"replayed": len(found), "parked": [plain(one) for one in bad]})
+        paper.data({"replayed": sum(not one.missing for one in found), "parked": [plain(one) for one in bad]})
         return Exit.DIFFERS if bad else Exit.OK
     for one in bad:
-        paper.line(f"{one.key} ({one.name}, {one.id}) would be parked:", "bold red")
+        paper.line(f"{one.key} ({one.name}, {one.id}) would {_fate(one)}:", "bold red")
         if one.expected:
             paper.line(f"  journal  {one.expected}")
             paper.line(f"  code     {one.found or '-'}{f'  at {one.where}' if one.where else ''}")
@@ -86,7 +89,11 @@ def report(paper: Paper, found: Sequence[Replayed]) -> Exit:
     if not found:
         paper.line("There is no history to replay.")
     elif bad:
-        paper.line(f"{len(bad)} of {_counted(found)} would be parked.", "red")
+        parked = [one for one in bad if not one.missing]
+        if parked:
+            paper.line(f"{len(parked)} of {_counted(one for one in found if not one.missing)} would be parked.", "red")
+        if names := sorted({one.name for one in bad if one.missing}):
+            paper.line(f"This code has no function for: {', '.join(names)}.", "red")
         if any(one.expected for one in bad):
             paper.line("  Put the change behind ctx.patched('…'), or keep the old code as another version.", "dim")
     else:
@@ -94,5 +101,10 @@ def report(paper: Paper, found: Sequence[Replayed]) -> Exit:
     return Exit.DIFFERS if bad else Exit.OK
 
 
-def _counted(found: Sequence[Replayed]) -> str:
-    return f"{len(found)} {'history' if len(found) == 1 else 'histories'}"
+def _fate(one: Replayed) -> str:
+    return "never run" if one.missing else "be parked"
+
+
+def _counted(found: Iterable[Replayed]) -> str:
+    count = len(list(found))
+    return f"{count} {'history' if count == 1 else 'histories'}"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from semel import App, Execution, Handle, Status
-from semel.cli.paper import Paper, as_data, spelled, spoken, when
+from semel.cli.paper import Paper, as_data, spelled, when
 from semel.cli.verb import database_verb
 from semel.cli.workflows.listing import is_parked
 
@@ -39,9 +39,13 @@ async def show(
     parked = execution.kind != "task" and is_parked(execution)
     if execution.error is not None:
         label = "parked" if parked else "error"
-        paper.line(f"{label:<12}{spoken(execution.error)}", "red")
+        paper.line(f"{label:<12}{execution.error}", "red")
         if execution.error.traceback:
             paper.line(execution.error.traceback.rstrip(), "dim")
+    if execution.kind == "entity" and execution.key is not None:
+        found = (await app.explain(execution.key, kind="entity")).undelivered
+        for line in found.lines(execution.key):
+            paper.line(line)
     if execution.kind != "task":
         paper.next("workflows", "show", execution.key or execution.id)
     if execution.key is not None:

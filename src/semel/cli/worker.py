@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import typer
 
-from semel import App, ConfigError, Running
+from semel import App, ConfigError, EngineUnavailable, Running, configure_logging
 from semel.cli.exits import Exit, guarded
 from semel.cli.family import Family
 from semel.cli.loading import Target, load_app
 from semel.cli.stopping import LAST_RESORT, Stopping, end_now, end_within
 from semel.cli.verb import Debug
 
+T = TypeVar("T")
+
 log = logging.getLogger("semel.worker")
 COLLECT_AFTER = (20_000, 20, 20)
 SWITCH_EVERY = 0.0005
 """Seconds after which a busy thread lets another one go on. Python's own, ten times as long, keeps a thread that writes
 to the database waiting each time that it has an answer."""
+START_PATIENCE = 300.0
+"""Seconds for which a worker tries to start while the database cannot be reached or refuses connections."""
+REMIND_AFTER = 30.0
+LONGEST_PAUSE = 5.0
+START_WITHIN = 2.0
+"""Seconds that a worker which is asked to stop while it starts has to finish that, so that it can leave in order."""
 NAMED = 5
 """How many of the running tasks are named while waiting for them."""
 
@@ -41,6 +51,13 @@ class Level(StrEnum):
     ERROR = "error"
 
 
+class LogFormat(StrEnum):
+    """How lines are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What was asked for on the command line; None leaves it to semel.toml."""
@@ -50,6 +67,8 @@ class Wish:
     concurrency: int | None
     lease: str | None
     grace: str | None
+    log_level: Level | None
+    log_format: LogFormat | None
 
 
 def worker(
@@ -61,7 +80,14 @@ def worker(
     processes: Annotated[int, typer.Option(min=1, help="One for each core that tasks keep busy.")] = 1,
     lease: Annotated[str | None, typer.Option(help="Silent for this long is dead, such as 30s.")] = None,
     grace: Annotated[str | None, typer.Option(help="How long tasks may go on after the first SIGTERM.")] = None,
-    log_level: Annotated[Level, typer.Option(help="What is logged, on stderr.")] = Level.INFO,
+    log_level: Annotated[
+        Level | None,
+        typer.Option(help="What is logged on stderr, by your code too. Default: info.", show_default=False),
+    ] = None,
+    log_format: Annotated[
+        LogFormat | None,
+        typer.Option(help="Lines for people, or one JSON object per line. Default: text.", show_default=False),
+    ] = None,
     tied: Annotated[bool, typer.Option("--tied", help="Stop when stdin ends.", hidden=True)] = False,
     debug: Debug = False,
 ) -> None:
@@ -72,16 +98,16 @@ def worker(
     """
 
     def work() -> Exit:
-        wish = Wish(target, _split(queues), concurrency, lease, grace)
+        wish = Wish(target, _split(queues), concurrency, lease, grace, log_level, log_format)
         if processes > 1:
-            _log_to_stderr(log_level)
-            return Family(processes, _as_arguments(wish, log_level, debug)).run()
+            _set_up_logging(wish)
+            return Family(processes, _as_arguments(wish, debug)).run()
         stopping = Stopping(on_more=lambda _: end_within(LAST_RESORT, Exit.FAILED))
         stopping.listen()
         if tied:
             stopping.end_with(sys.stdin.fileno())
         app = load_app(target)
-        _log_to_stderr(log_level)
+        _set_up_logging(wish)
         _refuse_what_cannot_work(app, target)
         _collect_seldom()
         sys.setswitchinterval(SWITCH_EVERY)
@@ -100,14 +126,15 @@ def _collect_seldom() -> None:
     gc.set_threshold(*COLLECT_AFTER)
 
 
-def _as_arguments(wish: Wish, level: Level, debug: bool) -> list[str]:
+def _as_arguments(wish: Wish, debug: bool) -> list[str]:
     """The same wish, for a child."""
     options = {
         "--queues": None if wish.queues is None else ",".join(wish.queues),
         "--concurrency": wish.concurrency,
         "--lease": wish.lease,
         "--grace": wish.grace,
-        "--log-level": level.value,
+        "--log-level": wish.log_level,
+        "--log-format": wish.log_format,
     }
     given = [f"{name}={value}" for name, value in options.items() if value is not None]
     return [wish.target, *given, *(["--debug"] if debug else [])]
@@ -117,10 +144,12 @@ def _split(queues: str | None) -> list[str] | None:
     return None if queues is None else [queue.strip() for queue in queues.split(",") if queue.strip()]
 
 
-def _log_to_stderr(level: Level) -> None:
-    """Unless the app has set up logging itself."""
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    logging.getLogger("semel").setLevel(level.upper())
+def _set_up_logging(wish: Wish) -> None:
+    """What the app has set up itself stays, unless something else is asked for on the command line."""
+    level = None if wish.log_level is None else wish.log_level.value
+    configure_logging(level, None if wish.log_format is None else wish.log_format.value)
+    if wish.log_level is not Level.DEBUG:  # Temporal's SDK tells of times that do not hold
+        logging.getLogger("temporalio.worker").setLevel(logging.WARNING)
 
 
 def _refuse_what_cannot_work(app: App, target: str) -> None:
@@ -133,26 +162,64 @@ def _refuse_what_cannot_work(app: App, target: str) -> None:
 
 
 async def _serve(app: App, wish: Wish, stopping: Stopping) -> None:
-    async with (
-        app,
-        app.worker(queues=wish.queues, concurrency=wish.concurrency, lease=wish.lease, grace=wish.grace) as running,
-    ):
-        queues = "all queues" if wish.queues is None else f"queues {', '.join(wish.queues)}"
-        log.info("ready: %s on %s, %s; %s", wish.target, _place(app.settings.url), queues, _announced(app))
-        await stopping.asked(1)
-        if running.busy:
-            log.info("stopping: waiting for %s; once more to stop at once", _told(running.busy))
-        drain = asyncio.create_task(running.stop())
-        hurry = asyncio.create_task(stopping.asked(2))
-        await asyncio.wait([drain, hurry], return_when=asyncio.FIRST_COMPLETED)
-        left = running.busy
-        if left and not drain.done():
-            log.warning("stopping at once; given back: %s", _told(left))
-            await running.stop(timedelta(0))
-        hurry.cancel()
-        await drain
+    options: dict[str, Any] = {"concurrency": wish.concurrency, "lease": wish.lease, "grace": wish.grace}
+    async with app, contextlib.AsyncExitStack() as stack:
+        running = await _start(lambda: stack.enter_async_context(app.worker(queues=wish.queues, **options)), stopping)
+        if running is not None:
+            queues = "all queues" if wish.queues is None else f"queues {', '.join(wish.queues)}"
+            log.info("ready: %s on %s, %s; %s", wish.target, _place(app.settings.url), queues, _announced(app))
+            await stopping.asked(1)
+            if running.busy:
+                log.info("stopping: waiting for %s; once more to stop at once", _told(running.busy))
+            drain = asyncio.create_task(running.stop())
+            hurry = asyncio.create_task(stopping.asked(2))
+            await asyncio.wait([drain, hurry], return_when=asyncio.FIRST_COMPLETED)
+            left = running.busy
+            if left and not drain.done():
+                log.warning("stopping at once; given back: %s", _told(left))
+                await running.stop(timedelta(0))
+            hurry.cancel()
+            await drain
     log.info("stopped")
     end_within(LAST_RESORT, Exit.OK)  # a task that swallows its cancellation would keep the loop from closing
+
+
+async def _start(
+    begin: Callable[[], Coroutine[Any, Any, T]], stopping: Stopping, patience: float = START_PATIENCE
+) -> T | None:
+    """Start the worker, and wait for a database that is away, or has no free connection, as it would do later.
+
+    None: it was asked to stop before it had started. EngineUnavailable: the database was away for too long.
+    """
+    asked = asyncio.create_task(stopping.asked(1))
+    give_up, remind, pause = time.monotonic() + patience, 0.0, 0.2
+    try:
+        while True:
+            start = asyncio.create_task(begin())
+            await asyncio.wait([start, asked], return_when=asyncio.FIRST_COMPLETED)
+            if not start.done():
+                await asyncio.wait([start], timeout=START_WITHIN)
+            if not start.done():
+                end_within(LAST_RESORT, Exit.OK)
+                start.cancel()
+                await asyncio.gather(start, return_exceptions=True)
+                break
+            try:
+                return start.result()
+            except EngineUnavailable as error:
+                if not asked.done() and time.monotonic() > give_up:
+                    raise
+                if not asked.done() and time.monotonic() > remind:
+                    remind = time.monotonic() + REMIND_AFTER
+                    log.warning("cannot start yet, and tries again for %.0f s: %s", patience, error.message)
+            await asyncio.wait([asked], timeout=pause)
+            pause = min(LONGEST_PAUSE, pause * 2)
+            if asked.done():
+                break
+    finally:
+        asked.cancel()
+    log.warning("asked to stop before it had started, and the database does not answer: leaving")
+    return None
 
 
 def _announced(app: App) -> str:

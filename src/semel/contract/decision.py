@@ -12,6 +12,7 @@ Where the answer would be Join or Replay and the input or the function differs, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
 
@@ -37,6 +38,8 @@ class Reason(StrEnum):
     FUNCTION_DIFFERS = "function_differs"
     SEEN = "seen"
     """A message whose key its entity has seen within its window."""
+    MESSAGE_DIFFERS = "message_differs"
+    """A message or signal that was refused: its key stands for another handler, signal or other arguments."""
     OVERFLOWED = "overflowed"
     """No duplicate: a key that its entity forgot before its window was over, because there were too many."""
 
@@ -53,6 +56,8 @@ class Prior(Struct, frozen=True):
     """None while it is live."""
     parent: str | None = None
     """The workflow that asked for it, and may stop wanting it."""
+    previous: str | None = None
+    """The execution that held the key before it, where that is known without another question."""
 
 
 class Request(Struct, frozen=True):
@@ -61,6 +66,12 @@ class Request(Struct, frozen=True):
     name: str
     fingerprint: bytes
     reuse: Reuse
+    older: Callable[[], Iterable[bytes]] = tuple
+    """Makes other fingerprints that stand for the same input; asked only where the first one differs."""
+
+    def is_same_input(self, fingerprint: bytes) -> bool:
+        """Does this fingerprint stand for the input that is asked for?"""
+        return fingerprint == self.fingerprint or any(fingerprint == one for one in self.older())
 
 
 class Admit(Struct, frozen=True):
@@ -92,6 +103,17 @@ class Refuse(Struct, frozen=True):
 Decision = Admit | Join | Replay | Refuse
 
 
+def reason_of(decision: Join | Replay | Refuse) -> Reason:
+    """What `explain` counts a request under that did not become an execution."""
+    match decision:
+        case Join():
+            return Reason.JOINED
+        case Replay():
+            return Reason.REPLAYED
+        case Refuse(reason=reason):
+            return reason
+
+
 def decide(prior: Prior | None, request: Request, now: datetime) -> Decision:
     """The contract in one function."""
     if prior is None:
@@ -100,7 +122,7 @@ def decide(prior: Prior | None, request: Request, now: datetime) -> Decision:
         return Admit(prior.id, prior.generation + (prior.status is Status.COMPLETED))
     if prior.name != request.name:
         return Refuse(prior, Reason.FUNCTION_DIFFERS)
-    if prior.fingerprint != request.fingerprint:
+    if not request.is_same_input(prior.fingerprint):
         return Refuse(prior, Reason.INPUT_DIFFERS)
     return Join(prior) if prior.status.live else Replay(prior)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +14,15 @@ _MOST: Final = 8
 
 def fingerprint(name: str, payload: bytes) -> bytes:
     """16 bytes; `payload` is canonical JSON (sorted keys, no white space)."""
-    return hashlib.blake2b(_FORMAT + name.encode() + b"\0" + payload, digest_size=16).digest()
+    hashing = _hash_of_name(name).copy()
+    hashing.update(payload)
+    return hashing.digest()
+
+
+@lru_cache(maxsize=1000)
+def _hash_of_name(name: str) -> hashlib.blake2b:
+    """What all fingerprints of one function begin with. To be copied, never updated."""
+    return hashlib.blake2b(_FORMAT + name.encode() + b"\0", digest_size=16)
 
 
 def differences(stored: bytes, offered: bytes) -> dict[str, tuple[Any, Any]]:
@@ -37,10 +46,17 @@ def _compare(path: str, old: Any, new: Any, found: dict[str, tuple[Any, Any]]) -
         found[path] = (old, new)
 
 
-class _Absent:
+class _Stand:
+    """Stands for a value that is not there to be shown."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
     def __repr__(self) -> str:
-        return "(absent)"
+        return self._text
 
 
-ABSENT: Final = _Absent()
+ABSENT: Final = _Stand("(absent)")
 """Stands for a field that one side does not have."""
+NOT_KEPT: Final = _Stand("(not kept)")
+"""Stands for a value of which only a hash was kept."""

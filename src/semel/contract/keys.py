@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Final
 
 from semel.errors import InvalidKey, InvalidValue
@@ -16,6 +17,7 @@ KEY_LENGTH: Final = 255
 ID_LENGTH: Final = 1100
 """Of an execution's id; a cluster's holds the id of a workflow that may have a thousand characters."""
 TEXT_LENGTH: Final = 1000
+KINDS: Final = ("task", "workflow", "entity")
 EFFECT_FORMAT: Final = "semel1"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _FORBIDDEN: Final = frozenset({"Cc", "Cs", "Cn", "Zl", "Zp"})
@@ -55,6 +57,23 @@ def check_name(name: object, what: str, length: int = 100) -> str:
             "beginning with a letter, a digit or '_'."
         )
     return name
+
+
+def check_kind(kind: str) -> str:
+    """The kind of an execution: a misspelt one would find nothing, which looks as if nothing were there."""
+    if kind not in KINDS:
+        raise InvalidValue(f"kind={kind!r}: there are {', '.join(KINDS)}.")
+    return kind
+
+
+def check_queues(queues: Iterable[str] | None) -> None:
+    """The queues that a worker is to serve; None is all of them."""
+    if queues is None:
+        return
+    if isinstance(queues, str):
+        raise InvalidValue(f"queues={queues!r} is a str: give a list, such as [{queues!r}].")
+    if not [check_name(queue, "queue") for queue in queues]:
+        raise InvalidValue("queues names no queue, so the worker would do nothing: name one, or leave it out for all.")
 
 
 def check_attribute(name: object, value: object) -> tuple[str, str]:

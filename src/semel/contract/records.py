@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from semel.contract.decision import Reason
 from semel.contract.lifecycle import Status
@@ -16,6 +17,15 @@ class ErrorInfo:
     type: str
     message: str
     traceback: str = ""
+    root_type: str = ""
+    """The type of the exception that the chain of causes began with; empty where it is this one."""
+
+    def __str__(self) -> str:
+        """Type and message; a message that begins with the name of its type, as Semel's own do, stands alone."""
+        name = self.type.rpartition(".")[2]
+        if name and self.message.startswith(f"{name} ["):
+            return self.message
+        return ": ".join(filter(None, (self.type, self.message)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +59,8 @@ class Execution:
     """True when retention has dropped input and result and only the key is remembered."""
     parent_id: str | None = None
     """The execution of the workflow that asked for it."""
+    stranded: bool = False
+    """True when it was accepted and nothing in the tables will ever run it: the database has lost a part of it."""
 
     @property
     def expires_at(self) -> datetime | None:
@@ -73,6 +85,66 @@ class Suppressed:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageConflict:
+    """A message or signal that was refused, because its key stands for another one."""
+
+    key: str
+    held: str
+    """The handler or signal that has the key."""
+    offered: str
+    """The one that was refused."""
+    fields: tuple[str, ...]
+    """Arguments that differ; empty where the names do, or where it is not known."""
+    at: datetime
+
+    def __str__(self) -> str:
+        if self.held != self.offered:
+            return f"key {self.key!r} stands for {self.held!r}, and came with {self.offered!r}"
+        which = f" ({', '.join(self.fields)})" if self.fields else ""
+        return f"key {self.key!r} came again for {self.held!r} with other arguments{which}"
+
+
+@dataclass(frozen=True, slots=True)
+class FailedMessage:
+    """A message of an entity that failed, and was not sent again since."""
+
+    number: int
+    """What it is redriven by; never used twice in an entity."""
+    handler: str
+    dedup_key: str | None
+    failed_at: datetime
+    error: ErrorInfo
+    arguments: dict[str, Any] | None
+    """None: there was no room to keep them, so that it cannot be redriven from here."""
+    entity: str = field(default="", compare=False)
+    """The key of the entity (`Class/id`), in what `failed_messages` gives."""
+
+    def __str__(self) -> str:
+        by = "" if self.dedup_key is None else f" with key {self.dedup_key!r}"
+        kept = "" if self.arguments is not None else " (its arguments were too large to be kept: send it anew)"
+        return f"#{self.number} {self.handler!r}{by}, {self.failed_at:%Y-%m-%d %H:%M:%S} UTC: {self.error}{kept}"
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """What a flow did not take: messages that failed, newest first, and the last ones that were refused."""
+
+    failed: tuple[FailedMessage, ...] = ()
+    refused: tuple[MessageConflict, ...] = ()
+
+    def lines(self, key: str) -> list[str]:
+        """In words, a line each; none where there is nothing to tell."""
+        lines = []
+        if self.failed:
+            lines += ["", f"Messages that failed, and can be sent again with: semel entities redrive {key}"]
+            lines += [f"  {message}" for message in self.failed]
+        if self.refused:
+            lines += ["", "The last that were refused:"]
+            lines += [f"  {conflict.at:%Y-%m-%d %H:%M:%S} UTC: {conflict}." for conflict in self.refused]
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """All that is known of a key: newest execution first, and what was suppressed."""
 
@@ -82,6 +154,8 @@ class Explanation:
     suppressed: tuple[Suppressed, ...]
     asked_at: datetime
     text: str = field(default="", compare=False)
+    undelivered: Undelivered = Undelivered()
+    """Of an entity: messages that failed or were refused; of a workflow: the last signal that was refused."""
 
     def __str__(self) -> str:
         return self.text

@@ -109,6 +109,11 @@ class DedupWindow:
         entry = self._live(key, now)
         return None if entry is None else entry[1]
 
+    def held_result(self, key: str) -> Any:
+        """The result recorded with a key that is held, whatever its age; for a key that was checked when it came in."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry[1]
+
     def set_result(self, key: str, result: Any) -> bool:
         """Record the result of a key that was pushed before its work was done. False: the key is gone meanwhile."""
         key = check_key(key, "dedup_key")

@@ -8,7 +8,7 @@ from datetime import datetime
 from semel.contract.decision import Reason
 from semel.contract.durations import spell
 from semel.contract.lifecycle import Status
-from semel.contract.records import Execution, Suppressed
+from semel.contract.records import Execution, Suppressed, Undelivered
 
 _WHY = {
     Reason.JOINED: "it was under way, so they share its result",
@@ -16,6 +16,7 @@ _WHY = {
     Reason.INPUT_DIFFERS: "refused: the input was another one",
     Reason.FUNCTION_DIFFERS: "refused: the key was asked for with another function",
     Reason.SEEN: "its key had been seen within the window",
+    Reason.MESSAGE_DIFFERS: "refused: its key stood for another message",
 }
 
 _NOT_COUNTED = (
@@ -24,8 +25,14 @@ _NOT_COUNTED = (
 )
 
 
-def tell(key: str, executions: Sequence[Execution], suppressed: Sequence[Suppressed] | None, now: datetime) -> str:
-    """The whole story of a key, newest execution first. `suppressed` is None where it is not known."""
+def tell(
+    key: str, executions: Sequence[Execution], suppressed: Sequence[Suppressed] | None, now: datetime,
+    why_it_waits: str = "", undelivered: Undelivered | None = None,
+) -> str:  # fmt: skip
+    """The whole story of a key, newest execution first. `suppressed` is None where it is not known.
+
+    `why_it_waits` is what keeps the newest one from running, where that is known.
+    """
     if not executions:
         return f"Nothing is known under the key {key!r}: it never ran, or its window is over."
     times = "once" if len(executions) == 1 else f"{len(executions)} times"
@@ -35,6 +42,10 @@ def tell(key: str, executions: Sequence[Execution], suppressed: Sequence[Suppres
         lines.extend(_one(execution))
         mine = [s for s in suppressed or () if s.execution_id == execution.id]
         lines.extend(f"  {_suppressed(s)}" for s in mine)
+    if why_it_waits:
+        lines += ["", f"{why_it_waits[0].upper()}{why_it_waits[1:]}"]
+    if undelivered is not None:
+        lines += undelivered.lines(key)
     lines += ["", _window(executions[0], now)]
     if suppressed is None:
         lines += ["", _NOT_COUNTED]
@@ -44,7 +55,11 @@ def tell(key: str, executions: Sequence[Execution], suppressed: Sequence[Suppres
 def _one(e: Execution) -> list[str]:
     lines = [f"Execution {e.id} of {e.name!r} on queue {e.queue!r}: {e.status}."]
     lines.append(f"  Admitted {_when(e.created_at)}, attempt {e.attempt} of {e.max_attempts}.")
-    if e.status is Status.RUNNING:
+    if e.stranded:
+        lines.append(
+            "  Nothing will ever run it: the database has lost its lane or its row of work. Cancel it, and ask again."
+        )
+    elif e.status is Status.RUNNING:
         lines.append(f"  Running on {e.worker or 'a worker'} since {_when(e.started_at)}.")
     elif e.run_at is not None:
         lines.append(f"  Waiting until {_when(e.run_at)}.")
@@ -54,7 +69,7 @@ def _one(e: Execution) -> list[str]:
         lines.append(f"  Progress: {e.progress}")
     if e.error is not None:
         what = "Error" if e.status.terminal else "Last error"
-        lines.append(f"  {what}: {e.error.type}: {e.error.message}")
+        lines.append(f"  {what}: {e.error}")
     if e.parent_id is not None:
         lines.append(f"  Workflow {e.parent_id} asked for it.")
     if e.previous_id is not None:

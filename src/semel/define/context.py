@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from semel.contract.keys import effect_key as _effect_key
 from semel.errors import OutsideTask
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -24,7 +27,7 @@ class Running:
     max_attempts: int
     generation: int
     token: int
-    """The fencing token of this claim; it grows with every claim of the execution."""
+    """The fencing token of this claim: no other claim has ever had it. Tokens have no order."""
     cancelled: bool = False
     """Someone asked to cancel it. Async tasks are interrupted; sync ones look here now and then."""
     progress: str | None = None
@@ -32,6 +35,8 @@ class Running:
     """The worker is stopping and has given up waiting for this task."""
     parent_workflow_id: str | None = None
     """The execution id of the workflow that asked for it."""
+    workflow_id: str | None = None
+    """Of a step: the id of its workflow, or of its entity."""
     _root: str | None = field(default=None, repr=False)
     """Without a key: the first execution of a chain of redrives."""
     _note: Callable[[Running], None] | None = field(default=None, repr=False)
@@ -58,6 +63,11 @@ def _storable(text: str) -> str:
 _running: ContextVar[Running] = ContextVar("semel_running")
 
 
+def current_or_none() -> Running | None:
+    """The execution that runs here; None where none does."""
+    return _running.get(None)
+
+
 def current() -> Running:
     """The execution that runs here. Raises OutsideTask where none does."""
     running = _running.get(None)
@@ -76,6 +86,13 @@ def effect_key(name: str) -> str:
     after a failure. Two different effects in one task need two names.
     """
     return current().effect_key(name)
+
+
+def call_within(running: Running, call: Callable[[], T]) -> T:
+    """Call a function with `running` as the current execution, which it is for nobody else in this thread."""
+    context = copy_context()
+    context.run(enter, running)
+    return context.run(call)
 
 
 def enter(running: Running) -> None:

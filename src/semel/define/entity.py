@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from semel.contract.durations import Duration
 from semel.contract.keys import KEY_LENGTH, check_name
@@ -15,6 +15,9 @@ from semel.define.handler import Handler, Idle, Query, Role, read_handler, read_
 from semel.define.state import State
 from semel.errors import DefinitionError
 from semel.settings import optional_duration
+
+if TYPE_CHECKING:
+    from semel.define.registry import Registry
 
 S = TypeVar("S")
 
@@ -50,6 +53,8 @@ class Entity(Generic[S]):
         self.handlers: dict[str, Handler] = {}
         self.queries: dict[str, Query] = {}
         self.idle: Idle | None = None
+        self.registry: Registry | None = None
+        """Of the app that it belongs to."""
         for fn, role in _roles(cls, who):
             self._add(fn, role, who)
         if not self.handlers:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeVar, overload
 
-from semel.codec import Shape
+from semel.codec import Shape, encode
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_name
-from semel.errors import DefinitionError
+from semel.contract.marks import field_hash
+from semel.errors import DefinitionError, InputError
 
 H = TypeVar("H", bound=Callable[..., Coroutine[Any, Any, Any]])
 Q = TypeVar("Q", bound=Callable[..., Any])
@@ -29,6 +31,8 @@ class Handler:
     name: str
     shape: Shape
     fn: Callable[..., Coroutine[Any, Any, Any]]
+    defaults: dict[str, str]
+    """Hashes of its defaults, by parameter: an argument that equals its default counts as left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,8 @@ def read_handler(fn: Callable[..., Any], role: Role, who: str) -> Handler:
     me = f"{who}: handler {role.name!r}"
     _check_leading(fn, me, "(self, ctx, …)", with_context=True)
     _check_parameters(fn, me, skip=2)
-    return Handler(role.name, _shape(fn, role, who, skip=2), fn)
+    shape = _shape(fn, role, who, skip=2)
+    return Handler(role.name, shape, fn, dict(_default_hashes(shape)))
 
 
 def read_query(fn: Callable[..., Any], role: Role, who: str) -> Query:
@@ -162,6 +167,16 @@ def _shape(fn: Callable[..., Any], role: Role, who: str, skip: int) -> Shape:
             "dataclass or plain data instead."
         )
     return shape
+
+
+def _default_hashes(shape: Shape) -> Iterator[tuple[str, str]]:
+    empty: dict[Any, bytes] = {inspect.Parameter.VAR_POSITIONAL: b"[]", inspect.Parameter.VAR_KEYWORD: b"{}"}
+    for parameter in shape.signature.parameters.values():
+        if (nothing := empty.get(parameter.kind)) is not None:
+            yield parameter.name, field_hash(nothing)
+        elif parameter.default is not parameter.empty:
+            with contextlib.suppress(InputError):  # a default that cannot be stored is never sent
+                yield parameter.name, field_hash(encode(parameter.default, "default"))
 
 
 def _check_leading(fn: Callable[..., Any], me: str, form: str, *, with_context: bool) -> None:

@@ -6,10 +6,11 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from semel.codec import Shape
 from semel.define.entity import Entity
 from semel.define.task import Task
 from semel.define.workflow import Workflow
-from semel.errors import DefinitionError, NonDeterminism, NotFound
+from semel.errors import DefinitionError, InvalidValue, NonDeterminism, NotFound
 
 Definition = Task[..., Any] | Workflow[..., Any] | Entity[Any]
 
@@ -23,6 +24,8 @@ class Registry:
 
     def add(self, one: Definition) -> None:
         """Register it; another function under the same name is refused, unless it is another version of a workflow."""
+        if not isinstance(one, Task) and one.registry is None:
+            one.registry = self
         other = self._known.get(one.name)
         if isinstance(one, Workflow) and (other is None or isinstance(other, Workflow)):
             versions = self._versions.setdefault(one.name, {})
@@ -38,6 +41,11 @@ class Registry:
     def get(self, name: str) -> Definition | None:
         """What has that name, if this app has it; of a workflow the newest version."""
         return self._known.get(name)
+
+    def shape_of(self, name: str) -> Shape | None:
+        """The signature of a task or a workflow, if this app has it."""
+        found = self._known.get(name)
+        return None if found is None or isinstance(found, Entity) else found.shape
 
     def task(self, name: str) -> Task[..., Any]:
         """The task of that name; NotFound with the nearest one."""
@@ -61,6 +69,19 @@ class Registry:
             )  # fmt: skip
         return found
 
+    def refuse_foreign(self, one: Task[..., Any] | Workflow[..., Any]) -> None:
+        """InvalidValue: this is a function of another app, and no worker of this one would run it as it is meant."""
+        known = self._known.get(one.name)
+        if known is one or one in self._versions.get(one.name, {}).values():
+            return
+        if known is not None and (_is_same_code(known, one) or _where(known) == _where(one)):
+            return  # defined twice, or imported a second time, as Temporal's sandbox does
+        mine = "has none of that name" if known is None else f"has {known.kind} {_where(known)} under that name"
+        raise InvalidValue(
+            f"{one.kind} {one.name!r} ({_where(one)}) belongs to another app: this one {mine}. Ask for it with the app "
+            "that it was defined with, or define it with this one."
+        )
+
     def versions(self, name: str) -> Sequence[Workflow[..., Any]]:
         """All versions of a workflow."""
         return list(self._versions.get(name, {}).values())
@@ -77,7 +98,8 @@ class Registry:
         found = self._known.get(name)
         if found is None:
             near = difflib.get_close_matches(name, self._known, 1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(self._known) or 'none'}."
+            tasks = [one.name for one in self._known.values() if isinstance(one, Task)]
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(tasks) or 'none'}."
             raise NotFound(f"this app has no task {name!r}. {hint}")
         return found
 
@@ -96,11 +118,20 @@ def _refuse_twins(other: Definition | None, one: Definition) -> None:
         one.kind, new.__qualname__,
     ):  # fmt: skip
         return
-    if getattr(old, "__code__", old) is not getattr(new, "__code__", new):
+    if not _is_same_code(other, one):
         raise DefinitionError(
-            f"two {one.kind}s are called {one.name!r}: {old.__module__}.{old.__qualname__} and "
-            f"{new.__module__}.{new.__qualname__}. Give one of them name='…'."
+            f"two {one.kind}s are called {one.name!r}: {_where(other)} and {_where(one)}. Give one of them name='…'."
         )
+
+
+def _is_same_code(one: Definition, other: Definition) -> bool:
+    first, second = _home(one), _home(other)
+    return getattr(first, "__code__", first) is getattr(second, "__code__", second)
+
+
+def _where(one: Definition) -> str:
+    home = _home(one)
+    return f"{home.__module__}.{home.__qualname__}"
 
 
 def _home(one: Definition) -> Any:

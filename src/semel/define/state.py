@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from semel.codec import decode_plain, encode, is_plain, object_reader, unreadable
-from semel.errors import DefinitionError, NotDecodable, NotEncodable
+from semel.errors import DefinitionError, NotDecodable, NotEncodable, phrase
 
 S = TypeVar("S")
 
@@ -60,7 +60,8 @@ class State(Generic[S]):
             self._reader.decode(data)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise NotEncodable(
-                f"{self.who}: an attribute does not fit its annotation: {error}. Nobody could read the state back."
+                f"{self.who}: an attribute does not fit its annotation: {phrase(error)}. Nobody could read the "
+                "state back."
             ) from error
         return data
 
@@ -73,7 +74,9 @@ class State(Generic[S]):
             values = self._reader.decode(data)
             state = self.cls(**{f.name: getattr(values, f.name) for f in self._fields if f.init})
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise NotDecodable(f"{self.who}: the stored state does not fit the class: {error}. {_MEND}") from error
+            raise NotDecodable(
+                f"{self.who}: the stored state does not fit the class: {phrase(error)}. {_MEND}"
+            ) from error
         for field in self._fields:
             if not field.init:
                 setattr(state, field.name, getattr(values, field.name))
@@ -111,8 +114,9 @@ class State(Generic[S]):
             state = self.fresh()
         except (TypeError, AttributeError) as error:
             raise DefinitionError(
-                f"{self.who}: {self.cls.__name__}() does not work: {error}. An entity begins without arguments, and "
-                "its handlers set attributes: leave out __slots__, and give every parameter of __init__ a default."
+                f"{self.who}: {self.cls.__name__}() does not work: {phrase(error)}. An entity begins without "
+                "arguments, and its handlers set attributes: leave out __slots__, and give every parameter of __init__ "
+                "a default."
             ) from error
         try:
             self.decode(self.encode(state, 1 << 62))
@@ -166,10 +170,12 @@ def _make_dataclass(cls: type, who: str) -> None:
     try:
         dataclasses.dataclass(cls)
     except ValueError as error:  # a mutable default
-        raise DefinitionError(f"{who}: {error}. Write `field(default_factory=list)`, from dataclasses.") from error
+        raise DefinitionError(
+            f"{who}: {phrase(error)}. Write `field(default_factory=list)`, from dataclasses."
+        ) from error
     except TypeError as error:  # one without a default behind one with
         raise DefinitionError(
-            f"{who}: {error}. Every attribute needs a default: an entity begins with them."
+            f"{who}: {phrase(error)}. Every attribute needs a default: an entity begins with them."
         ) from error
 
 

@@ -98,6 +98,7 @@ class Task(Generic[P, R]):
         template = self._concurrency_key
         if template is None:
             return None
+        bound = self.shape.with_defaults(bound)
         key = template.format(**bound) if isinstance(template, str) else template(**bound)
         if not isinstance(key, str) or not 1 <= len(key) <= KEY_LENGTH or not key.isprintable():
             raise InvalidValue(

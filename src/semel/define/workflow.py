@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
 
 from semel.codec import Shape
 from semel.contract.durations import Duration
@@ -16,6 +16,9 @@ from semel.contract.retry import Retry
 from semel.define.task import RESERVED, check_priority
 from semel.errors import DefinitionError, InvalidValue
 from semel.settings import optional_duration
+
+if TYPE_CHECKING:
+    from semel.define.registry import Registry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,6 +67,8 @@ class Workflow(Generic[P, R]):
         self.shape = Shape(fn, self.name, skip=1)
         self.newest: Workflow[..., Any] = self
         """The version of its name that new runs begin with."""
+        self.registry: Registry | None = None
+        """Of the app that it belongs to."""
         self.agreed: dict[Any, Any] = {}
         """Terms on which it was asked for lately."""
         functools.update_wrapper(self, fn)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from semel.engine.protocol import Engine, Observer
+from semel.contract.decision import Admit, Join, Refuse
+from semel.engine.events import WorkerEvent, WorkerEventType
+from semel.engine.protocol import Admission, Engine, Observer, Start
+
+log = logging.getLogger("semel.observer")
 
 
 def observed(engine: Engine, observer: Observer) -> Engine:
@@ -29,6 +34,35 @@ class _Observed:
         self.__dict__[verb] = timed
         return timed
 
+    async def start(self, request: Start) -> Admission:
+        """Start, and tell the observer of a duplicate."""
+        admission: Admission = await self._timed("start", self._engine.start)(request)
+        self._note_duplicate(request, admission)
+        return admission
+
+    async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
+        """Start many, and tell the observer of each duplicate."""
+        admissions: list[Admission] = await self._timed("start_many", self._engine.start_many)(requests)
+        for request, admission in zip(requests, admissions, strict=True):
+            self._note_duplicate(request, admission)
+        return admissions
+
+    def _note_duplicate(self, request: Start, admission: Admission) -> None:
+        decision, terms = admission.decision, request.terms
+        if isinstance(decision, Admit):
+            return
+        reason = "joined" if isinstance(decision, Join) else "replayed"
+        if isinstance(decision, Refuse):
+            reason = decision.reason.value
+        event = WorkerEvent(
+            type=WorkerEventType.DUPLICATE, kind=terms.kind, name=terms.name, key=request.key, execution=admission.id,
+            queue=terms.queue, reason=reason,
+        )  # fmt: skip
+        try:
+            self._observer.event(event)
+        except Exception:
+            log.exception("the observer raised on a duplicate; the start is not affected")
+
     def _timed(self, verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -39,6 +73,9 @@ class _Observed:
                 failure = error
                 raise
             finally:
-                self._observer.observe(verb, time.perf_counter() - began, failure)
+                try:
+                    self._observer.observe(verb, time.perf_counter() - began, failure)
+                except Exception:
+                    log.exception("the observer raised on %s; the call is not affected", verb)
 
         return wrapper

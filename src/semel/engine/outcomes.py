@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import traceback
-from types import TracebackType
+from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.engine.protocol import Outcome
-from semel.errors import ResultExpired, SemelError, TaskCancelled, TaskFailed, TaskTimedOut
+from semel.errors import ResultExpired, SemelError, TaskCancelled, TaskFailed, TaskTimedOut, phrase, type_name
 
 LONGEST_MESSAGE: Final = 10_000
 LONGEST_TRACEBACK: Final = 50_000
+CAUSES_SHOWN: Final = 3
+LONGEST_CAUSE: Final = 500
+"""Characters of each cause that the message of a group of errors names."""
+MOST_CAUSES: Final = 100
+"""Links of a chain of causes that are looked at; it may be a circle."""
+_MACHINERY: Final = tuple(f"{Path(__file__).parents[1] / room}{os.sep}" for room in ("engines", "flow", "runtime"))
+"""Where the code is that runs people's code."""
 
 
 def failure(id: str, name: str, outcome: Outcome) -> SemelError:
@@ -26,7 +35,7 @@ def failure(id: str, name: str, outcome: Outcome) -> SemelError:
         )
     if outcome.status is Status.CANCELLED:
         return TaskCancelled(f"execution {id} of {name!r} was cancelled.", execution_id=id)
-    message = f"{error.type}: {error.message}" if error else "no error was recorded"
+    message = phrase(error or "no error was recorded")
     if outcome.status is Status.TIMED_OUT:
         return TaskTimedOut(f"execution {id} of {name!r} timed out: {message}.", execution_id=id)
     return TaskFailed(
@@ -35,26 +44,71 @@ def failure(id: str, name: str, outcome: Outcome) -> SemelError:
         error_type=error.type if error else "",
         error_message=error.message if error else "",
         traceback=error.traceback if error else "",
+        root_cause_type=error.root_type if error else "",
     )
 
 
 def describe(error: BaseException, message: str | None = None) -> ErrorInfo:
-    """An exception as data, with text that every database can hold."""
-    kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    lines = traceback.format_exception(kind, error, _from_the_task_on(error.__traceback__))
-    text = _text(error) if message is None else message
-    return ErrorInfo(_clean(name, 500), _clean(text, LONGEST_MESSAGE), _clean("".join(lines), LONGEST_TRACEBACK))
+    """An exception as data, with text that every database can hold and without Semel's own frames."""
+    name = type_name(type(error))
+    told = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
+    _strip_own_frames(told)
+    text = message_of(error) if message is None else message
+    root = _root_cause_type(error)
+    return ErrorInfo(
+        _clean(name, 500),
+        _clean(text, LONGEST_MESSAGE),
+        _clean("".join(told.format()), LONGEST_TRACEBACK),
+        "" if root == name else _clean(root, 500),
+    )
 
 
-def _from_the_task_on(trace: TracebackType | None) -> TracebackType | None:
-    """Without the frames that lead to the task, which say nothing of what went wrong in it."""
-    inner = trace
-    while inner is not None and inner.tb_frame.f_globals.get("__name__", "").startswith(
-        ("semel.engines.", "semel.flow.")
-    ):
-        inner = inner.tb_next
-    return inner or trace
+def message_of(error: BaseException) -> str:
+    """What an error says; a group of errors, as a TaskGroup raises it, also names its first few causes."""
+    text = _text(error)
+    if not isinstance(error, BaseExceptionGroup):
+        return text
+    causes = _causes(error)
+    named = [str(ErrorInfo(type_name(type(one)), _clean(_text(one), LONGEST_CAUSE))) for one in causes[:CAUSES_SHOWN]]
+    more = [f"and {len(causes) - CAUSES_SHOWN} more"] if len(causes) > CAUSES_SHOWN else []
+    return f"{text}: {'; '.join(map(phrase, named + more))}"
+
+
+def _causes(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """The errors in a group and in the groups within it, in order."""
+    found: list[BaseException] = []
+    for one in group.exceptions:
+        found += _causes(one) if isinstance(one, BaseExceptionGroup) else [one]
+    return found
+
+
+def describe_timeout(error: BaseException, timeout: timedelta) -> ErrorInfo:
+    """The error of an attempt that was stopped because its time was up."""
+    return describe(error, f"ran longer than its timeout of {timeout.total_seconds():g} s")
+
+
+def _root_cause_type(error: BaseException) -> str:
+    """The type of the exception that the chain of causes began with; it goes on where a remote execution failed."""
+    for _ in range(MOST_CAUSES):
+        if isinstance(error, TaskFailed):
+            return error.root_cause_type or type_name(type(error))
+        alone = error.exceptions[0] if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1 else None
+        cause = error.__cause__ or alone or (None if error.__suppress_context__ else error.__context__)
+        if cause is None:
+            break
+        error = cause
+    return type_name(type(error))
+
+
+def _strip_own_frames(told: traceback.TracebackException) -> None:
+    """Leave out the frames of the machinery that ran the code: they say nothing of what went wrong in it."""
+    pending, seen = [told], 0
+    while pending and seen < MOST_CAUSES:
+        one, seen = pending.pop(), seen + 1
+        kept = [frame for frame in one.stack if not frame.filename.startswith(_MACHINERY)]
+        if kept:
+            one.stack[:] = kept
+        pending += [more for more in (one.__cause__, one.__context__, *(one.exceptions or ())) if more is not None]
 
 
 def _text(error: BaseException) -> str:

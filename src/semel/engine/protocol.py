@@ -6,22 +6,24 @@ cluster that has neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from msgspec import Struct
 
-from semel.contract.decision import Decision, Reuse
+from semel.codec import Shape
+from semel.contract.decision import Decision, Request, Reuse
 from semel.contract.lifecycle import Status
-from semel.contract.records import ErrorInfo, Execution, Suppressed
+from semel.contract.records import ErrorInfo, Execution, Suppressed, Undelivered
 from semel.define.context import Running
 from semel.define.registry import Registry
+from semel.engine.events import WorkerEvent
 from semel.settings import QueueSettings, Settings
 
 
-class Terms(Struct, frozen=True):
+class Terms(Struct, frozen=True, forbid_unknown_fields=True):
     """How something is to be run: what requests for the same task mostly have in common, and share as one object."""
 
     kind: str
@@ -55,6 +57,16 @@ class Start(Struct, gc=False):
     concurrency_key: str | None = None
     root: str | None = None
     """What its effect keys are made of, where it has no key of its own."""
+    shape: Shape | None = None
+    """Of the function, where it is known: an earlier release may have made another fingerprint of the same request."""
+
+    def request(self) -> Request:
+        """What is asked for, as the contract decides about it."""
+        return Request(self.terms.name, self.fingerprint, self.terms.reuse, self.older_fingerprints)
+
+    def older_fingerprints(self) -> Iterable[bytes]:
+        """Other fingerprints that stand for the same request."""
+        return () if self.shape is None else self.shape.older_fingerprints(self.terms.name, self.payload)
 
 
 class Message(Struct, frozen=True):
@@ -80,6 +92,8 @@ class Outcome(Struct, frozen=True):
     output: bytes | None
     error: ErrorInfo | None
     expired: bool
+    mark: str | None = None
+    """Of the answer of an entity: what the message is compared by that it answers."""
 
 
 class Past(Struct, frozen=True):
@@ -120,6 +134,8 @@ class Replayed:
     """What the code does instead."""
     where: str = ""
     """The line of the code, as file:line."""
+    missing: bool = False
+    """This code has no function of its name: nobody would run it."""
 
     @property
     def ok(self) -> bool:
@@ -161,6 +177,27 @@ class WorkerState:
     queues: str
     started_at: datetime
     expires_at: datetime
+    functions: frozenset[str] | None = None
+    """The names of the tasks, workflows and entities that it has; None: it does not tell."""
+    homes: Mapping[str, str] = field(default_factory=dict)
+    """Where the code of each of them is, such as `shop.tasks.charge`, as far as it tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Executions of one function that wait on one queue, for a worker or for something to happen."""
+
+    kind: str
+    name: str
+    queue: str
+    count: int
+    id: str
+    """The oldest of them."""
+    key: str | None
+    ready: int = 0
+    """So many of them wait for a worker and for nothing else, as far as was looked at."""
+    since: datetime | None = None
+    """When the oldest of those was asked for; where it was not looked at how many are ready, the oldest of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,16 +216,26 @@ class Capabilities:
     name: str
     many_machines: bool
     """Workers may run on several machines."""
-    pushes: bool
-    """Work and results are announced between processes rather than polled for."""
     in_order: bool
-    """Work of one queue and priority begins in the order in which it was asked for, and any priority is minded."""
+    """Work of one queue and priority begins in the order in which it was asked for, and every priority is honoured."""
     limits: bool
     """Limits hold over all workers: rates with their burst, concurrency of a queue, concurrency keys."""
     hears_in_steps: bool
     """A workflow hears at once of what comes while one of its steps runs."""
     foreign_workflows: bool = False
     """Workflows that other people's workers run can be started by name."""
+
+
+MOST_SHOWN = 10
+"""Entities with failed messages that doctor names."""
+
+
+def failed_messages_finding(entities: Sequence[str]) -> Finding:
+    """What doctor says of entities with messages that failed; the first ones are named."""
+    if not entities:
+        return Finding(True, "failed messages", "none")
+    more = " and more" if len(entities) > MOST_SHOWN else ""
+    return Finding(True, "failed messages", f"of {', '.join(entities[:MOST_SHOWN])}{more}. See semel entities failed")
 
 
 class Worker(Protocol):
@@ -263,6 +310,15 @@ class Engine(Protocol):
     async def state_of(self, key: str) -> tuple[bool, bytes | None]:
         """Is there an entity under this key, and what was it after its last message?"""
 
+    async def undelivered(self, kind: str, key: str) -> Undelivered:
+        """Messages that an entity failed to handle or refused, or the last signal that a workflow refused."""
+
+    async def failing_entities(self, most: int) -> list[str]:
+        """The keys of living entities with messages that failed, at most so many, those that failed last first.
+
+        An engine that does not know when they failed gives those that were started last.
+        """
+
     async def terminate(self, id: str, why: str) -> Status | None:
         """End a workflow at once; its code hears nothing of it. The status afterwards; None: no such execution."""
 
@@ -304,6 +360,9 @@ class Engine(Protocol):
     async def workers(self) -> list[WorkerState]:
         """Workers that hold a lease."""
 
+    async def waiting(self) -> list[Waiting]:
+        """What has not ended and does not run, by function and queue; of very many, the newest."""
+
     def worker(self, registry: Registry, queues: Sequence[str] | None, settings: Settings) -> Worker:
         """A worker for these queues (None: all), not yet started."""
 
@@ -321,7 +380,14 @@ class Engine(Protocol):
 
 
 class Observer(Protocol):
-    """Something that wants to know what an engine does: tracing, metrics, logs."""
+    """Something that wants to know what an engine does: tracing, metrics, dashboards.
+
+    Inherit from it to implement only one of the two. Both are called in the event loop and must return at once; what
+    they raise is logged and changes nothing.
+    """
 
     def observe(self, verb: str, seconds: float, error: BaseException | None) -> None:
-        """One call of one verb has ended."""
+        """One call of one verb of the engine has ended."""
+
+    def event(self, event: WorkerEvent) -> None:
+        """Something happened in a worker of this app, or a duplicate of this app's did not run."""

@@ -117,7 +117,8 @@ def _start(
         terms = _agreed(settings, task, on_duplicate, reuse, priority, queue)
     payload = task.shape.encode_input(bound, settings.max_payload)
     concurrency_key = task.concurrency_key_of(bound) if terms.keyed else None
-    return Start(new_id(), key, payload, fingerprint(task.name, payload), terms, concurrency_key)
+    print_ = task.shape.fingerprint(task.name, bound, payload)
+    return Start(new_id(), key, payload, print_, terms, concurrency_key, shape=task.shape)
 
 
 def _agreed(

@@ -13,6 +13,7 @@ from semel.engine.protocol import Capabilities, Engine
 from semel.engines.journal.engine import JournalEngine
 from semel.engines.sqlite.store import SqliteStore
 from semel.errors import ConfigError
+from semel.runtime.events import Events
 from semel.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from temporalio.converter import PayloadCodec
 
 SCHEMES = ("sqlite", "postgresql", "postgres", "temporal")
-SQLITE = Capabilities("sqlite", many_machines=False, pushes=True, in_order=True, limits=True, hears_in_steps=True)
-POSTGRES = Capabilities("postgres", many_machines=True, pushes=True, in_order=True, limits=True, hears_in_steps=True)
+SQLITE = Capabilities("sqlite", many_machines=False, in_order=True, limits=True, hears_in_steps=True)
+POSTGRES = Capabilities("postgres", many_machines=True, in_order=True, limits=True, hears_in_steps=True)
 
 
 class Opener:
@@ -30,7 +31,9 @@ class Opener:
     def __init__(
         self, settings: Settings, definitions: Registry, auto_migrate: bool | None,
         clock: Callable[[], float] | None, codec: PayloadCodec | None = None, interceptors: Sequence[Interceptor] = (),
+        events: Events | None = None,
     ) -> None:  # fmt: skip
+        self._events = events or Events()
         self._settings = settings
         self._codec = codec
         self._interceptors = interceptors
@@ -45,16 +48,16 @@ class Opener:
             )
         self._shared: SqliteStore | None = None
         if self.path == ":memory:":
-            self._shared = SqliteStore(self.path, self._clock)
+            self._shared = self._sqlite()
 
     def open(self, namespace: str) -> Engine:
         """A new engine for the running event loop."""
         if self.scheme == "sqlite":
             migrate = True if self._auto_migrate is None else self._auto_migrate
-            store = self._shared or SqliteStore(self.path, self._clock)
+            store = self._shared or self._sqlite()
             return JournalEngine(
                 store, SQLITE, namespace, auto_migrate=migrate, max_payload=self._settings.max_payload,
-                own_store=self._shared is None,
+                own_store=self._shared is None, events=self._events,
             )  # fmt: skip
         migrate = self._settings.auto_migrate if self._auto_migrate is None else self._auto_migrate
         if self.scheme == "temporal":
@@ -62,14 +65,17 @@ class Opener:
 
             return open_engine(
                 self._settings, namespace, self._definitions, migrate=migrate, records_too=self._auto_migrate,
-                clock=self._clock, codec=self._codec, interceptors=self._interceptors,
+                clock=self._clock, codec=self._codec, interceptors=self._interceptors, events=self._events,
             )  # fmt: skip
         from semel.engines.postgres.store import PostgresStore
 
         return JournalEngine(
             PostgresStore(self._settings.url), POSTGRES, namespace, auto_migrate=migrate,
-            max_payload=self._settings.max_payload,
+            max_payload=self._settings.max_payload, events=self._events,
         )  # fmt: skip
+
+    def _sqlite(self) -> SqliteStore:
+        return SqliteStore(self.path, self._clock, self._settings.sqlite_driver)
 
     async def close(self) -> None:
         """Let go of what engines share."""

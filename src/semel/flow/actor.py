@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from semel.contract.lifecycle import Status
+from semel.contract.marks import compare_marks, message_mark
 from semel.contract.records import ErrorInfo
 from semel.contract.window import DedupWindow
 from semel.define.entity import Entity
@@ -23,9 +25,10 @@ from semel.flow.context import EntityContext
 from semel.flow.entries import FORMAT, NOTHING, Began, Entry, Happening, Resolved, Signalled
 from semel.flow.instance import Instance
 from semel.flow.loop import FlowFuture
-from semel.flow.seen import Seen
+from semel.flow.replies import dump_conflict
+from semel.flow.seen import PRIVATE, REDRIVE, Seen
 from semel.flow.snapshot import Snapshot
-from semel.flow.turn import Arrival, Ended, Identity, Reply, Turn
+from semel.flow.turn import Arrival, Ended, Identity, MessageEnd, Reply, Turn
 from semel.settings import Settings
 
 log = logging.getLogger("semel.entity")
@@ -45,10 +48,15 @@ class _Message(Struct, frozen=True):
     attributes: dict[str, str]
     number: int
     """Of the last command before it."""
+    began: float
+    """When this process began with it, by the performance counter; 0.0: nobody watches."""
 
 
 class Actor(Instance):
     """One entity. Between two messages, with nothing under way, its state is all there is to know of it."""
+
+    watched = False
+    """Does somebody want to know of messages that are handled well?"""
 
     def __init__(self, entity: Entity[Any], who: Identity, settings: Settings, start: Snapshot, seen: Seen) -> None:
         super().__init__(entity, who, settings, start)
@@ -72,6 +80,8 @@ class Actor(Instance):
         """Does each turn handle one message only, and has this one had its message?"""
         self._doom: ErrorInfo | None = None
         """What the message fails with that cost too many workers."""
+        self.frees_keys = True
+        """Does a message that fails free its key? Not where older code is replayed, which did not do so."""
 
     def hold(self, room: int) -> None:
         """Take no further message once nothing is under way, so that it can begin anew elsewhere with those that wait.
@@ -99,7 +109,7 @@ class Actor(Instance):
         self.active = self.active or self.loop.now
         for message in self._mail:
             if message.key is not None:
-                self._known.push(message.key, self.loop.now)
+                self._remember(message)
         context = contextvars.Context()
         self._main = self.loop.create_task(context.run(self._serve), context=context)
 
@@ -112,22 +122,24 @@ class Actor(Instance):
                 self._bell = None
             message = self._mail.popleft()
             self.count("")
-            before = self._under_way = _Message(message, self._stored(), dict(self.attributes), self._numbers)
+            began = time.perf_counter() if self.watched else 0.0
+            before = _Message(message, self._stored(), dict(self.attributes), self._numbers, began)
+            self._under_way = before
+            raised: BaseException | None = None
             try:
                 answer = await self._handle(ctx, message)
                 self._encoded = self.entity.encode_state(self.state, self.settings.max_payload)
             except (Exception, asyncio.CancelledError) as error:
                 if refused(error) or (isinstance(error, asyncio.CancelledError) and self._stopped):
                     raise
-                log.exception("%s: the handler of %r raised", self.who.key, message.name)
                 self._undo(before)
-                answer = Reply("", Status.FAILED, None, describe(error))
-            self._done(message, answer)
+                answer, raised = Reply("", Status.FAILED, None, describe(error)), error
+            self._done(message, answer, began, raised)
+            raised = None  # else it and this frame hold each other for as long as the entity rests
 
     async def _handle(self, ctx: EntityContext, message: Signalled) -> Reply:
         if self._doom is not None and self._expected is None:
             doom, self._doom = self._doom, None
-            log.error("%s: its message %r fails: %s", self.who.key, message.name, doom.message)
             return Reply("", Status.FAILED, None, doom)
         if message.id == IDLE and self.entity.idle is not None:
             await self.entity.idle.fn(self.state, ctx)
@@ -162,7 +174,7 @@ class Actor(Instance):
         self.attributes.clear()
         self.attributes.update(attributes)
 
-    def _done(self, message: Signalled, answer: Reply) -> None:
+    def _done(self, message: Signalled, answer: Reply, began: float, raised: BaseException | None) -> None:
         self._under_way = None
         self.active = self.loop.now
         if self.loop.many:
@@ -170,16 +182,31 @@ class Actor(Instance):
         if self._expected is not None:
             return
         self._tell(message, answer)
+        self._report(message, answer, began, raised)
         self._paused = self._careful
         if self._mail and self.over is None and not self.loop.busy and self._is_calm():
             self._cut()
 
     def _tell(self, message: Signalled, answer: Reply) -> None:
-        """The key counts as handled, and this is what its duplicates get."""
+        """The key counts as handled, and this is what its duplicates get; of one that failed it is free again."""
         self._turn.moved = True
-        if message.key is not None:
-            n, now = self._known.done(message.key, self.loop.now), self.loop.now
-            self._turn.replies.append(Reply(message.key, answer.status, answer.output, answer.error, n, now))
+        key, now = message.key, self.loop.now
+        if answer.status is Status.FAILED and self.frees_keys and _may_be_redriven(message):
+            payload = bytes(message.payload)
+            row, kept = self._known.fail(key, now, len(payload))
+            given = payload if kept else None
+            reply = Reply(row.key, answer.status, None, answer.error, row.n, now, row.mark, message.name, given)
+            self._turn.replies.append(reply)
+        elif key is not None:
+            mark, n = self._known.mark_of(key), self._known.done(key, now)
+            self._turn.replies.append(Reply(key, answer.status, answer.output, answer.error, n, now, mark))
+
+    def _report(self, message: Signalled, answer: Reply, began: float, raised: BaseException | None = None) -> None:
+        """Let who watches this worker know of a message that failed, or of any if they want to."""
+        if answer.status is Status.FAILED or self.watched:
+            seconds = time.perf_counter() - began if began else None
+            name = message.name or IDLE
+            self._turn.messages.append(MessageEnd(name, answer.status, answer.error, raised, seconds))
 
     def _give_up(self, turn: Turn, now: int, doom: ErrorInfo) -> None:
         """Begin anew without the message under way, which fails, or else without what was left running.
@@ -191,9 +218,10 @@ class Actor(Instance):
         if (message := self._under_way) is None:
             log.error("%s: what its handlers had left running is given up: %s", self.who.key, doom.message)
         else:
-            log.error("%s: its message %r fails: %s", self.who.key, message.what.name, doom.message)
             self._undo(message)
-            self._tell(message.what, Reply("", Status.FAILED, None, doom))
+            failed = Reply("", Status.FAILED, None, doom)
+            self._tell(message.what, failed)
+            self._report(message.what, failed, message.began)
         self.run += 1
         turn.entries, turn.moved, turn.again = [], True, self._snapshot(tuple(self._mail))
 
@@ -217,15 +245,23 @@ class Actor(Instance):
         if self._bell is not None and not self._bell.done():
             self._bell.set_result(None)
 
-    def _is_new(self, key: str, at: int) -> bool:
-        return self._known.push(key, at)
-
-    def _concerns(self, what: Happening, at: int) -> bool:
-        if super()._concerns(what, at):
+    def _is_new(self, signal: Signalled, at: int) -> bool:
+        key, mark = signal.key or "", _mark_of(signal)
+        if self._known.push(key, at, mark):
             return True
-        if isinstance(what, Signalled):
+        handler = self.entity.handlers.get(signal.name)
+        differs = compare_marks(self._known.mark_of(key), mark, None if handler is None else handler.defaults)
+        if differs is None:
             self._turn.hits += 1
+        else:
+            conflict = self._refuse(key, differs, at)
+            row = self._known.refuse(at)
+            output = dump_conflict(conflict)
+            self._turn.replies.append(Reply(row.key, Status.FAILED, output, None, row.n, at))
         return False
+
+    def _remember(self, signal: Signalled) -> None:
+        self._known.remember(signal.key or "", self.loop.now, _mark_of(signal))
 
     def _overdue(self, now: int) -> tuple[int, Happening] | None:
         due = self._idle_at()
@@ -341,3 +377,17 @@ class Actor(Instance):
             turn.ended, turn.again = None, fresh
         else:
             turn.ended, turn.fresh = self.over, fresh
+
+
+def _mark_of(signal: Signalled) -> str | None:
+    """What a message is compared by; a question without a key of its own is never a duplicate."""
+    if signal.key is None or signal.key.startswith(PRIVATE):
+        return None
+    return message_mark(signal.name, bytes(signal.payload))
+
+
+def _may_be_redriven(message: Signalled) -> bool:
+    """Was it sent by somebody who may not hear that it failed? Whoever asked without a key does."""
+    if message.id == IDLE:
+        return False
+    return message.key is None or not message.key.startswith(PRIVATE) or message.key.startswith(REDRIVE)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
 
-from semel.codec import Shape
+from semel.contract.fingerprint import fingerprint
 from semel.contract.retry import Retry
 from semel.engine.protocol import Start
 from semel.flow.loop import FlowFuture
@@ -47,8 +48,8 @@ IN_PLACE = frozenset({Kind.STEP, Kind.TRANSACTION})
 
 
 def mark_of(start: Start) -> str:
-    """The key and the input of what is to be started."""
-    return f"{start.key or ''}#{start.fingerprint.hex()[:MARK]}"
+    """The key and the input of what is to be started: the arguments that were given, whatever the defaults are."""
+    return f"{start.key or ''}#{fingerprint(start.terms.name, start.payload).hex()[:MARK]}"
 
 
 def key_in(kind: str, mark: str) -> str | None:
@@ -79,8 +80,6 @@ class Command(Struct, eq=False):
     read: Callable[[bytes | None], Any] = _as_it_is
     """Makes a value of the stored answer."""
     start: Start | None = None
-    shape: Shape | None = None
-    """Of the function that is to be started."""
     on_close: str | None = None
     waits: bool = True
     """For the end of what it starts; else only for its beginning."""
@@ -90,13 +89,15 @@ class Command(Struct, eq=False):
     effect: str = ""
     """What effect keys of a step are made of: its name and how many there were before."""
     tries: Retry = ONCE
+    timeout: timedelta | None = None
+    """Of each attempt of a step."""
     swift: bool = False
     """An async step without a single await: it runs to its end in one go, with or without a task of its own."""
     payload: bytes | None = None
 
     @property
-    def shares(self) -> tuple[str, str, str] | None:
+    def shares(self) -> tuple[str, str, str, bytes] | None:
         """What it has in common with others that ask for the same execution; None: nobody else can."""
         if self.start is None or self.start.key is None:
             return None
-        return self.start.terms.kind, self.name, self.mark
+        return self.start.terms.kind, self.name, self.start.key, self.start.fingerprint

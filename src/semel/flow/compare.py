@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from semel.contract.fingerprint import fingerprint
+from collections.abc import Callable
+from itertools import chain
+from typing import Any, Final
+
 from semel.errors import Forbidden, NonDeterminism
 from semel.flow.commands import MARK, Command, Kind
 from semel.flow.entries import Asked, Deed, Dropped, Entry, Fired, Resolved
 from semel.flow.place import where
+
+_foreign: Final[list[tuple[type[BaseException], Callable[[Any], Forbidden | NonDeterminism]]]] = []
+"""Errors of other guards than Semel's, and what they are in its words."""
 
 
 def alike(expected: Deed, found: Deed) -> bool:
@@ -18,14 +24,14 @@ def alike(expected: Deed, found: Deed) -> bool:
 
 
 def once_alike(expected: Deed, command: Command | None) -> bool:
-    """The same call, made when its function had fewer parameters: those it has got since hold their defaults."""
-    if command is None or command.start is None or command.shape is None or not isinstance(expected, Asked):
+    """Does a recorded call differ from the one that is made only in arguments that equal their default?"""
+    if command is None or command.start is None or not isinstance(expected, Asked):
         return False
     if (expected.command, expected.kind, expected.name) != (command.number, command.kind, command.name):
         return False
     head = command.mark[:-MARK]
-    payloads = command.shape.as_before(command.start.payload)
-    return any(head + fingerprint(command.name, one).hex()[:MARK] == expected.mark for one in payloads)
+    known = chain((command.start.fingerprint,), command.start.older_fingerprints())
+    return any(head + one.hex()[:MARK] == expected.mark for one in known)
 
 
 def same(deed: Deed, kind: Kind, name: str) -> bool:
@@ -70,4 +76,11 @@ def refused(error: BaseException | None) -> Forbidden | NonDeterminism | None:
     """What keeps the code from going on, where that is what it ended with; also out of the groups of a TaskGroup."""
     if isinstance(error, BaseExceptionGroup):
         return next((one for one in map(refused, error.exceptions) if one is not None), None)
-    return error if isinstance(error, Forbidden | NonDeterminism) else None
+    if isinstance(error, Forbidden | NonDeterminism):
+        return error
+    return next((translate(error) for kind, translate in _foreign if isinstance(error, kind)), None)
+
+
+def refuse_too(kind: type[BaseException], translate: Callable[[Any], Forbidden | NonDeterminism]) -> None:
+    """From now on an error of somebody else's guard keeps the code from going on as well."""
+    _foreign.append((kind, translate))

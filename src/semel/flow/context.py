@@ -22,6 +22,7 @@ from semel.engine.requests import request, workflow_request
 from semel.errors import InvalidValue
 from semel.flow.commands import RESULT_OF, Command, Kind, mark_of
 from semel.flow.control import ContinueAsNew
+from semel.flow.logger import WorkflowLogger
 from semel.flow.signals import reader_of
 from semel.flow.steps import step_of
 from semel.flow.turn import Ended
@@ -52,11 +53,19 @@ class Context:
         """What it covers, when a schedule started it for several missed times at once."""
         self.search_attributes: MutableMapping[str, str] = Attributes(instance)
         """Words to find it by: `ctx.search_attributes["scope"] = "eu"`."""
+        self._log: WorkflowLogger | None = None
 
     @property
     def run_id(self) -> str:
         """This run of it; another one after `continue_as_new`, and for each message of an entity."""
         return f"{self.execution_id}.{self._instance.run}"
+
+    @property
+    def log(self) -> WorkflowLogger:
+        """A logger whose lines a replay does not repeat, with the execution id and key on each record."""
+        if self._log is None:
+            self._log = WorkflowLogger(self._instance.workflow, self._instance.loop)
+        return self._log
 
     @property
     def random(self) -> random.Random:
@@ -105,14 +114,16 @@ class Context:
         With a `task_id` it shares the one execution that anyone else asks for under it.
         """
         instance = self._instance
+        self._refuse_foreign(Kind.TASK, task)
         start = request(
             instance.settings, task, args, kwargs, task_id=task_id, priority=priority, delay=delay, queue=queue
         )
+        instance.check_start(Kind.TASK, start)
         shape = task.task.shape if isinstance(task, Call) else task.shape
         if task_id is None:
             start.root = self._occurrence(start.terms.name)
         command = Command(
-            Kind.TASK, start.terms.name, mark_of(start), ref=start.id, start=start, shape=shape,
+            Kind.TASK, start.terms.name, mark_of(start), ref=start.id, start=start,
             read=shape.decode_result,
         )  # fmt: skip
         return await instance.ask(command)
@@ -123,13 +134,14 @@ class Context:
     ) -> None:  # fmt: skip
         """Have a task run, and do not wait for it. It is committed together with what this code did before."""
         instance = self._instance
+        self._refuse_foreign(Kind.ENQUEUE, task)
         start = request(
             instance.settings, task, args, kwargs, task_id=task_id, priority=priority, delay=delay, queue=queue
         )
+        instance.check_start(Kind.ENQUEUE, start)
         if task_id is None:
             start.root = self._occurrence(start.terms.name)
-        shape = task.task.shape if isinstance(task, Call) else task.shape
-        command = Command(Kind.ENQUEUE, start.terms.name, mark_of(start), ref=start.id, start=start, shape=shape)
+        command = Command(Kind.ENQUEUE, start.terms.name, mark_of(start), ref=start.id, start=start)
         await instance.ask(command)
 
     async def step(
@@ -207,18 +219,33 @@ class Context:
     ) -> Command:  # fmt: skip
         if on_close not in ("abandon", "cancel", "terminate"):
             raise InvalidValue(f"on_parent_close={on_close!r}: use 'abandon', 'cancel' or 'terminate'.")
+        self._refuse_foreign(Kind.WORKFLOW, workflow)
         start = workflow_request(
             self._instance.settings, workflow, args, kwargs, workflow_id=workflow_id, queue=queue, old=True
         )
         self._refuse_itself(workflow_id, start.terms.name)
+        self._instance.check_start(Kind.WORKFLOW, start)
         meant = workflow.workflow if isinstance(workflow, WorkflowCall) else workflow
         # It may have been the newest when this was asked for first.
         if meant.newest is not meant and not self._instance.recorded(Kind.WORKFLOW, meant.name):
             meant.refuse_if_old()
         return Command(
-            Kind.WORKFLOW, start.terms.name, mark_of(start), ref=start.id, start=start, shape=meant.shape,
+            Kind.WORKFLOW, start.terms.name, mark_of(start), ref=start.id, start=start,
             on_close=on_close, read=meant.shape.decode_result,
         )  # fmt: skip
+
+    def _refuse_foreign(self, kind: Kind, asked: object) -> None:
+        """InvalidValue: a function of another app than that of this workflow."""
+        one = asked.task if isinstance(asked, Call) else asked.workflow if isinstance(asked, WorkflowCall) else asked
+        registry = self._instance.workflow.registry
+        if registry is None or not isinstance(one, Task | Workflow):
+            return
+        try:
+            registry.refuse_foreign(one)
+        except InvalidValue:
+            # Journals may be older than this. Asked last: on Temporal the question leaves a marker in history.
+            if not self._instance.recorded(kind, one.name):
+                raise
 
     def _refuse_itself(self, workflow_id: str, name: str) -> None:
         instance = self._instance

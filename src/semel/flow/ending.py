@@ -8,7 +8,7 @@ from typing import Any
 from semel.contract.lifecycle import Status
 from semel.define.entity import Entity
 from semel.define.workflow import Workflow
-from semel.engine.outcomes import describe
+from semel.engine.outcomes import describe, message_of
 from semel.errors import SemelError
 from semel.flow.compare import refused
 from semel.flow.control import ContinueAsNew
@@ -26,7 +26,7 @@ def ending(main: asyncio.Task[Any]) -> Ended | ContinueAsNew | None:
         return None
     if (refusal := refused(error)) is not None:
         raise refusal
-    return _renewal(error) or Ended(Status.FAILED, None, describe(error))
+    return _renewal(error) or Ended(Status.FAILED, None, describe(error), error)
 
 
 def _renewal(error: BaseException) -> ContinueAsNew | None:
@@ -44,7 +44,7 @@ def completed(workflow: Workflow[..., Any] | Entity[Any], value: Any, limit: int
     try:
         return Ended(Status.COMPLETED, workflow.shape.encode_result(value, limit))
     except SemelError as error:
-        return Ended(Status.FAILED, None, describe(error))
+        return Ended(Status.FAILED, None, describe(error), error)
 
 
 def told_end(main: asyncio.Task[Any] | None) -> tuple[str, str]:
@@ -58,4 +58,4 @@ def told_end(main: asyncio.Task[Any] | None) -> tuple[str, str]:
         return "returns", ""
     if _renewal(error) is not None:
         return "continues as new", raised_at(error)
-    return f"raises {type(error).__name__}: {error}", raised_at(error)
+    return f"raises {type(error).__name__}: {message_of(error)}", raised_at(error)

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
+from semel.codec import decoder_of
 from semel.contract.records import ErrorInfo
 
 FORMAT: Final = 1
@@ -90,7 +91,7 @@ Deed = Asked | Dropped
 Entry = Happening | Deed
 
 _writer: Final = msgspec.json.Encoder()
-_reader: Final = msgspec.json.Decoder(list[Entry])
+_reader: Final = decoder_of(list[Entry])
 
 
 def dump(entries: Iterable[Entry]) -> bytes:

@@ -76,7 +76,7 @@ def _event(row: int, at: datetime, entry: Entry, asked: dict[int, Asked]) -> Eve
                 return Event(row, at, "asked", number, kind, name, value=due.isoformat())
             return Event(row, at, "asked", number, kind, name, ref=ref, key=key_in(kind, mark))
         case Resolved(number, status, output, error, ref):
-            value = decode_plain(stored(output)) if error is None else f"{error.type}: {error.message}"
+            value = decode_plain(stored(output)) if error is None else str(error)
             kind, name = _of(asked.get(number))
             return Event(row, at, "resolved", number, kind, name, status, value, ref)
         case Fired(number):

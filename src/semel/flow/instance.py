@@ -9,10 +9,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from semel.contract.times import micros
+from semel.contract.marks import MarkDifference, compare_marks, signal_mark
+from semel.contract.records import MessageConflict
+from semel.contract.times import from_micros, micros
 from semel.define.entity import Entity
 from semel.define.workflow import Workflow
-from semel.errors import InvalidValue, NonDeterminism
+from semel.engine.protocol import Start
+from semel.errors import InvalidValue, NonDeterminism, SemelError
 from semel.flow.answers import answer, hand
 from semel.flow.commands import IN_PLACE, NO_ANSWER, Command, Kind
 from semel.flow.compare import alike, difference, once_alike, refused, same
@@ -48,8 +51,19 @@ keep_order()
 running_loop: Final[Callable[[], Any]] = asyncio.events._get_running_loop
 
 
+Refusal = Callable[[Kind, Start], SemelError | None]
+"""Why an engine could not keep what is asked for; None: it can."""
+
+
+def _takes_everything(kind: Kind, start: Start) -> SemelError | None:
+    return None
+
+
 class Instance:
     """One run of one workflow. Not for two threads at once."""
+
+    refusal: Refusal = staticmethod(_takes_everything)
+    """What the engine that runs it refuses."""
 
     def __init__(
         self, workflow: Workflow[..., Any] | Entity[Any], who: Identity, settings: Settings, start: Snapshot
@@ -61,6 +75,8 @@ class Instance:
         self.run = start.run
         self.position = 0
         """The last row of the journal that this instance has seen."""
+        self.written_by: int | None = None
+        """The token of the claim that wrote that row, where the host has such."""
         self.entries = 0
         """How long its journal is."""
         self.pending: dict[int, Command] = {}
@@ -70,6 +86,9 @@ class Instance:
         self.attributes = dict(start.attributes)
         self._dice = Dice(who.seed or who.id)
         self.loop = FlowLoop(self._salt(), self._set_timer)
+        self.loop.who = who
+        self.began = 0
+        """When this run began, in microseconds by the journal."""
         self._guard = guard(f"workflow {who.key!r}")
         self._start = start
         self._numbers = start.numbers
@@ -123,8 +142,12 @@ class Instance:
         """Do again what the journal says. NonDeterminism: the code did something else."""
         if entries:
             self.entries += len(entries)
-            with self.loop.inside, self._guard:
-                self._replay(entries)
+            self.loop.replaying = True
+            try:
+                with self.loop.inside, self._guard:
+                    self._replay(entries)
+            finally:
+                self.loop.replaying = False
             self._expected = None
 
     def _replay(self, entries: Sequence[Entry]) -> None:
@@ -158,6 +181,7 @@ class Instance:
 
     def _absorb(self, entries: Sequence[Entry]) -> None:
         self._expected = None
+        self.loop.replaying = False
         self._turn = self._carried
         for entry in entries:
             if not isinstance(entry, Asked | Dropped):
@@ -215,15 +239,36 @@ class Instance:
         if type(what) is Resolved:  # the commonest come first
             return what.command in self.pending
         match what:
-            case Signalled(key=str(key)):
-                return self._is_new(key, at)
+            case Signalled(key=str()):
+                return self._is_new(what, at)
             case Stopped():
                 return not self._stopped  # asked again, it may still clean up in peace
             case _:
                 return True
 
-    def _is_new(self, key: str, at: int) -> bool:
-        return self._seen.push_at(key, at)
+    def _is_new(self, signal: Signalled, at: int) -> bool:
+        """Has no signal with its key come within the window? Counts those that differ from the one that has."""
+        key, mark = signal.key or "", signal_mark(signal.name, bytes(signal.payload))
+        if self._seen.push_at(key, at, mark):
+            return True
+        if (differs := compare_marks(self._seen.held_result(key), mark)) is not None:
+            self._refuse(key, differs, at)
+        return False
+
+    def _refuse(self, key: str, differs: MarkDifference, at: int) -> MessageConflict:
+        conflict = MessageConflict(key, differs.held, differs.offered, differs.fields, from_micros(at))
+        self._turn.conflicts.append(conflict)
+        return conflict
+
+    def take_late(self, came: Sequence[tuple[Signalled, int]]) -> tuple[list[Signalled], list[MessageConflict]]:
+        """Of signals that came after its code had ended: those that the next run takes over, and those refused."""
+        self._turn = Turn()
+        late = [signal for signal, at in came if self._concerns(signal, at)]
+        return late, self._turn.conflicts
+
+    def _remember(self, signal: Signalled) -> None:
+        """A journal that is replayed has a signal with a key."""
+        self._seen.push_at(signal.key or "", self.loop.now, signal_mark(signal.name, bytes(signal.payload)))
 
     def _move_to(self, now: int) -> None:
         if now > self.loop.now:
@@ -240,13 +285,13 @@ class Instance:
                 self._answer(what)
             case Signalled():
                 if self._expected is not None and what.key is not None:
-                    self._is_new(what.key, self.loop.now)
+                    self._remember(what)
                 self._deliver(what)
             case Turned(at):
                 self.loop.now = at
                 return
             case Began(at=at):
-                self.loop.now = at
+                self.loop.now = self.began = at
                 self._begin()
             case Fired(number):
                 timer = self._timers.take(number)
@@ -324,6 +369,12 @@ class Instance:
     def recorded(self, kind: Kind, name: str) -> bool:
         """Does a journal that is replayed say that this comes next?"""
         return self._expected is not None and len(self._expected) > 0 and same(self._expected[0], kind, name)
+
+    def check_start(self, kind: Kind, start: Start) -> None:
+        """Refuse a start that the engine would refuse from outside; not one that a journal says was made before."""
+        error = self.refusal(kind, start)
+        if error is not None and not self.recorded(kind, start.terms.name):
+            raise error
 
     def count(self, name: str) -> int:
         """The how-many-eth of its name this is; goes on when the workflow continues as new."""

@@ -16,11 +16,14 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from datetime import UTC, datetime
-from typing import Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from semel.errors import Forbidden
 from semel.flow.guard import refusal
 from semel.flow.place import where
+
+if TYPE_CHECKING:
+    from semel.flow.turn import Identity
 
 log = logging.getLogger("semel.workflow")
 MOST_CLOSINGS: Final = 1000
@@ -113,6 +116,10 @@ class FlowLoop:
         self._sweep_at = 100
         self.now = 0
         """Microseconds since 1970, by the journal."""
+        self.who: Identity | None = None
+        """Whose code runs in it; what is logged there is marked with it."""
+        self.replaying = False
+        """Does the code do again what it has done before? What it logs has been logged then."""
 
     def run(self) -> None:
         """Run until nothing can go on without something from outside."""

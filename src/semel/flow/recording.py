@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
+from semel.codec import decoder_of
 from semel.contract.window import DedupWindow
 from semel.engine.protocol import Past
-from semel.errors import InvalidValue
+from semel.errors import InvalidValue, phrase
 from semel.flow import entries, snapshot
 from semel.flow.entries import (
     Asked,
@@ -69,6 +71,22 @@ class _File(Struct, kw_only=True):
     commits: list[list[dict[str, Raw]]]
 
 
+def _as_it_stands(value: Raw) -> Raw:
+    return Raw(bytes(value))
+
+
+_read_head: Final = decoder_of(_Head).decode
+_read_file: Final = decoder_of(_File).decode
+_read_name: Final = decoder_of(str).decode
+_read_fields: Final[dict[type[Struct], dict[str, Callable[[Raw], Any]]]] = {
+    kind: {
+        spec.name: _as_it_stands if spec.type is Raw else decoder_of(spec.type).decode
+        for spec in msgspec.structs.fields(kind)
+    }
+    for kind in _KINDS.values()
+}
+
+
 def dump(past: Past) -> str:
     """A history as text."""
     if past.input is None:
@@ -85,12 +103,12 @@ def dump(past: Past) -> str:
 def load(text: str | bytes) -> Past:
     """The history that a text holds. InvalidValue: it holds none, or one that this Semel cannot read."""
     try:
-        head = msgspec.json.decode(text, type=_Head)
+        head = _read_head(text)
         if (head.format, head.version) == (FORMAT, VERSION):
-            return _past(msgspec.json.decode(text, type=_File))
+            return _past(_read_file(text))
     except (msgspec.MsgspecError, KeyError) as error:
         raise InvalidValue(
-            f"this is no history of a workflow: {error}. Make one with: semel workflows export"
+            f"this is no history of a workflow: {phrase(error)}. Make one with: semel workflows export"
         ) from error
     if head.format != FORMAT:
         raise InvalidValue("this is no history of a workflow. Make one with: semel workflows export")
@@ -119,16 +137,12 @@ def _opened(entry: Entry) -> dict[str, Raw]:
 
 
 def _closed(told: dict[str, Raw]) -> Any:
-    what = msgspec.json.decode(told["what"], type=str)
+    what = _read_name(told["what"])
     if what not in _KINDS:
         raise InvalidValue(f"this history has an entry {what!r}, which this Semel does not know.")
     kind = _KINDS[what]
-    types = {spec.name: spec.type for spec in msgspec.structs.fields(kind)}
-    values = {
-        name: Raw(bytes(value)) if types[name] is Raw else msgspec.json.decode(value, type=types[name])
-        for name, value in told.items()
-        if name != "what"
-    }
+    read = _read_fields[kind]
+    values = {name: read[name](value) for name, value in told.items() if name != "what"}
     return kind(**values)
 
 

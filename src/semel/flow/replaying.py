@@ -10,14 +10,19 @@ from semel.errors import Forbidden, InvalidValue, NonDeterminism, SemelError
 from semel.flow import entries, snapshot
 from semel.flow.actor import Actor
 from semel.flow.entries import Began, Entry
-from semel.flow.instance import Instance
+from semel.flow.instance import Instance, Refusal
 from semel.flow.seen import Seen
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Identity
 from semel.settings import Settings
 
 
-def replay(registry: Registry, settings: Settings, past: Past) -> None:
+def replay(
+    registry: Registry,
+    settings: Settings,
+    past: Past,
+    refusal: Refusal | None = None,
+) -> None:
     """Do again what a history says. NonDeterminism, Forbidden, NotFound and their kin: it would be parked."""
     if past.input is None:
         raise InvalidValue(f"{past.kind} {past.key!r} ({past.id}) is past its retention: its input is gone.")
@@ -27,6 +32,8 @@ def replay(registry: Registry, settings: Settings, past: Past) -> None:
     )
     start = Snapshot(past.input) if past.snapshot is None else snapshot.load(past.snapshot)
     instance = _instance(registry, settings, who, start, past.kind, history)
+    if refusal is not None:
+        instance.refusal = refusal
     try:
         instance.replay(history)
         instance.turn(start.active)  # what comes next is not performed; it shows whether the last line was allowed
@@ -45,10 +52,15 @@ def _instance(
     return Instance(registry.workflow(who.name, version), who, settings, start)
 
 
-def try_replay(registry: Registry, settings: Settings, past: Past) -> Replayed:
+def try_replay(
+    registry: Registry,
+    settings: Settings,
+    past: Past,
+    refusal: Refusal | None = None,
+) -> Replayed:
     """The same as an answer instead of an error."""
     try:
-        replay(registry, settings, past)
+        replay(registry, settings, past, refusal)
     except NonDeterminism as error:
         return Replayed(past.id, past.name, past.key, error.message, error.expected, error.found, error.where)
     except Forbidden as error:

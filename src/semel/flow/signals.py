@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from semel import codec
-from semel.errors import InvalidValue, NotDecodable
+from semel.errors import InvalidValue, NotDecodable, phrase
 from semel.flow.commands import Command
 from semel.flow.entries import Signalled
 
@@ -66,13 +66,13 @@ def _reader(kind: Any) -> Callable[[bytes | None], Any]:
     try:
         decode = codec.reader_of(kind).decode
     except (TypeError, NameError) as error:
-        raise InvalidValue(f"type={kind!r} is not a type that JSON can be read as: {error}.") from error
+        raise InvalidValue(f"type={kind!r} is not a type that JSON can be read as: {phrase(error)}.") from error
 
     def read(data: bytes | None) -> Any:
         try:
             return decode(b"null" if data is None else data)
         except Exception as error:  # a model may have code of its own
-            raise NotDecodable(f"the payload of the signal does not fit {kind!r}: {error}.") from error
+            raise NotDecodable(f"the payload of the signal does not fit {kind!r}: {phrase(error)}.") from error
 
     return read
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct, field
 
+from semel.codec import decoder_of
 from semel.contract.window import DedupWindow
 from semel.flow.entries import Signalled
 
@@ -40,7 +41,7 @@ class _Stored(Struct, array_like=True):
 
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(_Stored).decode
+_decode: Final = decoder_of(_Stored).decode
 
 
 def dump(snapshot: Snapshot) -> bytes:

@@ -33,7 +33,9 @@ def step_of(
 ) -> Command:  # fmt: skip
     """The command to run a function in place."""
     label, tries = name, ONCE if retry is None else retry_of(retry, ONCE)
+    timeout = None
     if isinstance(fn, Task):
+        timeout = fn.timeout
         label, tries, fn = name or fn.name, fn.retry if retry is None else tries, fn.fn
     if not callable(fn):
         raise InvalidValue(f"{fn!r} is not a function: write ctx.{kind}(fn, *args).")
@@ -45,6 +47,7 @@ def step_of(
     return Command(
         kind, recipe.label, _mark(recipe.label, args, kwargs) if args or kwargs else "", tries=tries,
         call=_bound(kind, fn, args, kwargs), read=recipe.read, write=recipe.write, swift=recipe.swift,
+        timeout=timeout,
     )  # fmt: skip
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from semel.contract.lifecycle import Status
-from semel.contract.records import ErrorInfo
+from semel.contract.records import ErrorInfo, MessageConflict
 from semel.flow.commands import IN_PLACE, Command
 from semel.flow.entries import Asked, Entry, Happening
 from semel.flow.snapshot import Snapshot
@@ -37,7 +38,8 @@ class Arrival(Struct, frozen=True):
 
     at: int
     what: Happening
-    row: int | None = None
+    row: Any = None
+    """What tells it from all else that came; whoever hosts the flow makes it and understands it."""
 
 
 class Ended(Struct, frozen=True):
@@ -46,6 +48,8 @@ class Ended(Struct, frozen=True):
     status: Status
     output: bytes | None = None
     error: ErrorInfo | None = None
+    exception: BaseException | None = None
+    """What the code raised, for who watches this worker; it is not written down."""
 
 
 def stopped(late: bool, timeout: timedelta | None) -> Ended:
@@ -65,6 +69,22 @@ class Reply(Struct, frozen=True):
     error: ErrorInfo | None = None
     n: int = 0
     at: int = 0
+    mark: str | None = None
+    """What the message is compared by."""
+    name: str | None = None
+    """Of a message that failed and freed its key: its handler."""
+    payload: bytes | None = None
+    """Of such a message: its arguments, if there was room for them."""
+
+
+class MessageEnd(Struct, frozen=True):
+    """How the handling of one message of an entity ended, for who watches this worker."""
+
+    name: str
+    status: Status
+    error: ErrorInfo | None
+    exception: BaseException | None
+    seconds: float | None
 
 
 class Turn(Struct):
@@ -75,7 +95,7 @@ class Turn(Struct):
     dropped: list[Command] = field(default_factory=list)
     kept: list[tuple[Command, Command]] = field(default_factory=list)
     """Commands whose answers the code no longer wants, and others that still want the same executions."""
-    consumed: list[int] = field(default_factory=list)
+    consumed: list[Any] = field(default_factory=list)
     ended: Ended | None = None
     again: Snapshot | None = None
     """It continues as new, from here."""
@@ -85,12 +105,16 @@ class Turn(Struct):
     fresh: Snapshot | None = None
     """Of an entity that ends: what it begins anew with if another message came meanwhile."""
     replies: list[Reply] = field(default_factory=list)
+    messages: list[MessageEnd] = field(default_factory=list)
+    """Of an entity: messages that failed; where somebody watches, all that were handled."""
     forgotten: list[int] = field(default_factory=list)
     """Answers that need not be kept any longer."""
     overflowed: int = 0
     """Keys that were forgotten before their window was over."""
     hits: int = 0
     """Messages that were duplicates."""
+    conflicts: list[MessageConflict] = field(default_factory=list)
+    """Messages that were refused: their key stands for another one."""
     moved: bool = False
     """Is an entity done with a message by it, or has one of its commands got an answer?"""
     more: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import random
 import shutil
 import signal
 import socket
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from semel.errors import ConfigError, EngineUnavailable
 
 T = TypeVar("T")
 HOST = "127.0.0.1"
-START_WITHIN = 30.0
+START_WITHIN = 60.0
 RETENTION = timedelta(days=30)
 """How long the namespaces keep, unless told otherwise: as long as workflows by default."""
 QUICK = {
@@ -210,10 +211,12 @@ def program() -> str:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """A loopback port that nobody uses now. Outgoing connections get theirs from 32768 up, so none takes it."""
+    while True:
+        port = random.SystemRandom().randint(10_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def _taken(port: int) -> bool:

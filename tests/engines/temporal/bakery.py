@@ -51,6 +51,15 @@ async def burnt(ctx: semel.Context) -> None:
 
 
 @app.workflow
+async def dough(ctx: semel.Context) -> str:
+    """Its signal and its timer are found together, since no baker was there."""
+    try:
+        return await ctx.wait_signal("knead", timeout="2s")
+    except TimeoutError:
+        return "over-proofed"
+
+
+@app.workflow
 async def batch(ctx: semel.Context, left: int) -> str:
     """Continues as new, which its last run tells from its input."""
     await ctx.execute_task(bake, f"loaf {left}")

@@ -21,19 +21,25 @@ from temporalio.client import Client
 import semel
 from semel.testing.temporal_server import TemporalServer, temporal_server
 from tests.engines.temporal import bakery
+from tests.world import waits
 
 HISTORIES = Path(__file__).parent / "histories"
 KEPT = {
+    "dough": "dough",
     "cake": "cake", "icing": "tart-icing", "batch": "batch", "burnt": "burnt", "bake": "task:soufflé-tart",
     "oven": "entity:Oven/main",
 }  # fmt: skip
 """Ids by the name of the file."""
+OLDER = {"dough-before": "dough"}
+"""Histories that older code made and that are never made anew: this one let a timer beat the signal before it."""
 
 
 async def record(server: TemporalServer) -> None:
     """Run all of it, and write down what the server has."""
     app = semel.App(server.url("bakery"), config=None, auto_migrate=True)
     app.tasks = bakery.app.tasks
+    async with app:
+        await prove_dough(app)
     async with app, app.worker():
         cake = await app.start_workflow(bakery.cake, "tart", workflow_id="cake")
         await cake.signal("eaten", "yes")
@@ -50,6 +56,17 @@ async def record(server: TemporalServer) -> None:
             history = await client.get_workflow_handle(id_).fetch_history()
             plain = anonymous(json.loads(history.to_json()))
             (HISTORIES / f"{name}.json").write_text(json.dumps(plain, indent=1) + "\n")
+
+
+async def prove_dough(app: semel.App) -> None:
+    """A signal in time, and a worker that comes back when the timer has gone off too."""
+    async with app.worker():
+        dough = await app.start_workflow(bakery.dough, workflow_id="dough")
+        await waits(dough)
+    await dough.signal("knead", "well")
+    await asyncio.sleep(3)
+    async with app.worker():
+        await dough.result(timeout="30s")
 
 
 def anonymous(value: Any) -> Any:

@@ -8,12 +8,12 @@ import signal
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 import semel
 from semel.engine.protocol import Start
 from semel.engine.requests import request
+from semel.engine.start_request import StartRequest
 from tests.temporal_world import TemporalWorld
 from tests.world import SOON, eventually
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.slow
 RELAY = """
 import asyncio, os, signal, sys
 from pathlib import Path
-import msgspec, semel
-from semel.engine.protocol import Start
+import semel
+from semel.engine.start_request import from_bytes
 
 async def relay(url, row, note, killed):
     app = semel.App(url, config=None)
-    admission = await app.engine.start(msgspec.json.decode(Path(row).read_bytes(), type=Start))
+    admission = await app.engine.start(from_bytes(Path(row).read_bytes()).start())
     if killed == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     Path(note).write_text(admission.id)
@@ -59,7 +59,7 @@ async def test_killed_between_start_and_note(cluster: TemporalWorld, tmp_path: P
         for _ in range(before):
             await (await app.enqueue(charge, "o-1", task_id="pay")).result(timeout=SOON)
         start: Start = request(app.settings, charge, ("o-1",), {}, task_id="pay", reuse="always")
-        (tmp_path / "row.json").write_bytes(msgspec.json.encode(start))
+        (tmp_path / "row.json").write_bytes(StartRequest.of(start, cluster.now()).to_bytes())
         assert await relay(cluster, tmp_path, killed=True) is None
 
         async def done() -> semel.Handle[str] | None:

@@ -55,7 +55,7 @@ def test_it_dies_with_its_owner(tmp_path: Path) -> None:
     with owner, owner.stdout:
         server = psutil.Process(int(owner.stdout.readline()))
         os.kill(owner.pid, signal.SIGKILL)
-        server.wait(10)
+        server.wait(30)
 
 
 def test_a_missing_program_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

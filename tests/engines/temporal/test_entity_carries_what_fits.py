@@ -90,12 +90,14 @@ async def test_an_entity_with_more_than_fits(
     async with world.worker(app):
         with caplog.at_level(logging.WARNING):
             for n, text in enumerate(texts):
-                assert await notes.ask("note", text, dedup_key=f"k{n}", timeout="20s") == text
+                assert await notes.ask("note", text, dedup_key=f"k{n}", timeout="60s") == text
         assert "are forgotten, the oldest ones" in caplog.text
-        await asyncio.gather(*(notes.send("note", "again", dedup_key=f"k{n}") for n in range(30, 40)))
-        assert await notes.ask("note", "more", timeout="20s") == "more"
+        await asyncio.gather(*(notes.send("note", texts[n], dedup_key=f"k{n}") for n in range(30, 40)))
+        assert await notes.ask("note", "more", timeout="60s") == "more"
         assert (await notes.state()).count == 41
         with pytest.raises(semel.ResultExpired):
-            await notes.ask("note", "again", dedup_key="k2", timeout="20s")
+            await notes.ask("note", texts[2], dedup_key="k2", timeout="60s")
+        with pytest.raises(semel.KeyConflict):  # also where the answer had to be given up
+            await notes.ask("note", "again", dedup_key="k2", timeout="60s")
     explained = await app.explain(notes.key, kind="entity")
-    assert {s.reason for s in explained.suppressed} == {Reason.SEEN}
+    assert {s.reason: s.count for s in explained.suppressed} == {Reason.SEEN: 11, Reason.MESSAGE_DIFFERS: 1}

@@ -145,7 +145,7 @@ async def test_idle_time_goes_on(world: TemporalWorld) -> None:
     meter = app.entity(register(app), "m")
     async with world.worker(app):
         for _ in range(2 * SHORT // 4):
-            await meter.ask("add", timeout="20s")
+            await meter.ask("add", timeout="60s")
         assert len(await runs(world, meter.key)) >= 2
         await world.advance("9h")
         assert (await meter.state()).reminders == 0

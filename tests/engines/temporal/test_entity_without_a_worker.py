@@ -47,7 +47,7 @@ async def test_state_queries_and_answers(world: TemporalWorld) -> None:
     await points.send("add", 5, dedup_key="k")
     assert (await points.state()).total == 0
     async with world.worker(app):
-        await points.ask("add", 1, timeout="20s")
+        await points.ask("add", 1, timeout="60s")
     await points.send("add", 100)
     assert (await points.state()).total == 6
     assert await points.query("doubled") == 12
@@ -62,12 +62,12 @@ async def test_code_that_changes_does_not_change_what_was(world: TemporalWorld) 
     new.entity(name="Points")(TwicePoints)
     async with world.worker(app, cached_workflows=0):
         points = app.entity(Points, "p")
-        assert await points.ask("add", 1, dedup_key="one", timeout="20s") == 1
-        assert await points.ask("add", 1, timeout="20s") == 2
+        assert await points.ask("add", 1, dedup_key="one", timeout="60s") == 1
+        assert await points.ask("add", 1, timeout="60s") == 2
     async with world.worker(new, cached_workflows=0):
         again = new.entity(TwicePoints, "p")
-        assert await again.ask("add", 1, timeout="20s") == 4
-        assert await again.ask("add", 1, dedup_key="one", timeout="20s") == 1
+        assert await again.ask("add", 1, timeout="60s") == 4
+        assert await again.ask("add", 1, dedup_key="one", timeout="60s") == 1
         assert (await again.state()).total == 4
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def run(cluster: TemporalWorld, folder: Path, *command: str) -> str:
     env |= {"SEMEL_URL": cluster.url, "SEMEL_RECORDS": cluster.records}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=folder, env=env, capture_output=True, text=True, timeout=110, check=False
+        [sys.executable, "-m", *command], cwd=folder, env=env, capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout.splitlines(keepends=True)  # the SDK's core warns there too, between people's own lines
@@ -31,5 +32,6 @@ def run(cluster: TemporalWorld, folder: Path, *command: str) -> str:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", SAYS)
 def test_an_example_shows_itself(cluster: TemporalWorld, name: str, tmp_path: Path) -> None:
-    run(cluster, tmp_path, "semel", "migrate")
+    namespace = import_module(f"examples.{name}").app.settings.namespace
+    run(cluster, tmp_path, "semel", "migrate", "--namespace", namespace)
     assert SAYS[name] in run(cluster, tmp_path, f"examples.{name}")

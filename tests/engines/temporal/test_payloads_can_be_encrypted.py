@@ -26,14 +26,14 @@ def note(text: str) -> str:
     return text
 
 
-def shop(cluster: TemporalWorld) -> tuple[semel.App, Any]:
+def shop(cluster: TemporalWorld, may_fail: asyncio.Event | None = None) -> tuple[semel.App, Any]:
     app = cluster.app(codec=Seal())
 
     @app.task(retry=1)
     async def charge(text: str) -> str:
         semel.current().heartbeat(progress=text)
-        if text.endswith("!"):
-            await asyncio.sleep(2.5)  # heartbeats go out, with the progress
+        if may_fail is not None and text.endswith("!"):
+            await may_fail.wait()  # heartbeats go out, with the progress
             raise ValueError(text)
         return text
 
@@ -64,7 +64,7 @@ def shop(cluster: TemporalWorld) -> tuple[semel.App, Any]:
 async def raw(cluster: TemporalWorld) -> bytes:
     """Everything that the cluster shows of every workflow."""
     client = await cluster.client()
-    await asyncio.sleep(0.3)
+    await cluster.listed()
     found = b""
     async for one in client.list_workflows():
         execution = WorkflowExecution(workflow_id=one.id, run_id=one.run_id)
@@ -79,7 +79,8 @@ async def raw(cluster: TemporalWorld) -> bytes:
 
 
 async def test_nothing_can_be_read_in_the_cluster(cluster: TemporalWorld) -> None:
-    app, (charge, process, fails, box) = shop(cluster)
+    may_fail = asyncio.Event()
+    app, (charge, process, fails, box) = shop(cluster, may_fail)
     async with app.worker():
         assert await (await app.enqueue(charge, SECRET, task_id="t")).result(timeout=SOON) == SECRET
         handle = await waits(await app.start_workflow(process, SECRET, workflow_id="w"))
@@ -100,6 +101,7 @@ async def test_nothing_can_be_read_in_the_cluster(cluster: TemporalWorld) -> Non
 
         await eventually(progress)
         seen = await raw(cluster)
+        may_fail.set()
         assert await ended(doomed) is semel.Status.FAILED
     seen += await raw(cluster)
     assert SECRET.encode() not in seen

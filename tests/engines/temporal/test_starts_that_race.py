@@ -54,7 +54,7 @@ async def test_a_failed_one_is_followed_by_one(world: TemporalWorld) -> None:
     handle = await app.enqueue(app.tasks["work"], 1, task_id="k")
     async with world.worker(app):
         with pytest.raises(semel.TaskFailed):
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
     apps = [app_with(world, runs) for _ in range(4)]
     for one in apps:
         await one.find("k")
@@ -62,7 +62,7 @@ async def test_a_failed_one_is_followed_by_one(world: TemporalWorld) -> None:
     assert len({one.id for one in handles} - {handle.id}) == len({one.id for one in handles}) == 1
     assert [one.duplicate for one in handles].count(False) == 1
     async with world.worker(apps[0]):
-        assert await asyncio.gather(*(one.result(timeout="20s") for one in handles)) == [1] * MANY
+        assert await asyncio.gather(*(one.result(timeout="60s") for one in handles)) == [1] * MANY
     assert runs == [1, 1]
     assert await world.count() == 2
     for one in apps:
@@ -76,11 +76,11 @@ async def test_a_failed_one_is_followed_by_one_even_while_it_completes(world: Te
     handle = await app.enqueue(app.tasks["work"], 1, task_id="k")
     async with world.worker(app):
         with pytest.raises(semel.TaskFailed):
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
     apps = [app_with(world, runs) for _ in range(4)]
     async with world.worker(apps[0]):
         handles = await race(apps, task_id="k")
-        assert await asyncio.gather(*(one.result(timeout="20s") for one in handles)) == [1] * MANY
+        assert await asyncio.gather(*(one.result(timeout="60s") for one in handles)) == [1] * MANY
     assert len({one.id for one in handles}) == 1
     assert runs == [1, 1]
 
@@ -91,7 +91,7 @@ async def test_who_asks_for_something_else_at_the_same_time_is_told(world: Tempo
     handle = await app.enqueue(app.tasks["work"], 1, task_id="k")
     async with world.worker(app):
         with pytest.raises(semel.TaskFailed):
-            await handle.result(timeout="20s")
+            await handle.result(timeout="60s")
     apps = [app_with(world, runs) for _ in range(4)]
     calls = [apps[n % 4].enqueue(apps[n % 4].tasks["work"], n, task_id="k") for n in range(MANY)]
     answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -99,7 +99,7 @@ async def test_who_asks_for_something_else_at_the_same_time_is_told(world: Tempo
     assert len(won) == 1
     assert [type(one) for one in answers].count(semel.KeyConflict) == MANY - 1
     async with world.worker(apps[0]):
-        assert await won[0].result(timeout="20s") == answers.index(won[0])
+        assert await won[0].result(timeout="60s") == answers.index(won[0])
     assert len(runs) == 2
 
 
@@ -108,14 +108,14 @@ async def test_a_window_that_is_over_lets_one_in(world: TemporalWorld) -> None:
     apps = [app_with(world, runs, dedup_window="1h") for _ in range(4)]
     first = await apps[0].enqueue(apps[0].tasks["work"], 1, task_id="k")
     async with world.worker(apps[0]):
-        await first.result(timeout="20s")
+        await first.result(timeout="60s")
     assert {one.id for one in await race(apps, task_id="k")} == {first.id}
     await world.advance("2h")
     handles = await race(apps, 2, task_id="k")
     assert len({one.id for one in handles}) == 1
     assert [one.duplicate for one in handles].count(False) == 1
     async with world.worker(apps[0]):
-        assert await handles[0].result(timeout="20s") == 2
+        assert await handles[0].result(timeout="60s") == 2
     assert runs == [1, 2]
 
 
@@ -124,12 +124,12 @@ async def test_always_begins_again_after_what_completed_and_joins_what_runs(worl
     apps = [app_with(world, runs) for _ in range(4)]
     first = await apps[0].enqueue(apps[0].tasks["work"], 1, task_id="k")
     async with world.worker(apps[0]):
-        await first.result(timeout="20s")
+        await first.result(timeout="60s")
     handles = await race(apps, task_id="k", reuse="always")
     assert len({one.id for one in handles} - {first.id}) == len({one.id for one in handles}) == 1
     assert [one.duplicate for one in handles].count(False) == 1
     async with world.worker(apps[0]):
-        await handles[0].result(timeout="20s")
+        await handles[0].result(timeout="60s")
     assert runs == [1, 1]
     assert (await handles[0].describe()).generation == 1
 
@@ -140,7 +140,7 @@ async def test_a_caller_whose_reply_was_lost_gets_its_own_run(world: TemporalWor
     keys = [f"used-{n}" for n in range(8)]
     handles = [await failing.enqueue(failing.tasks["work"], 1, task_id=key) for key in keys]
     async with world.worker(failing):
-        await asyncio.gather(*(one.result(timeout="20s") for one in handles), return_exceptions=True)
+        await asyncio.gather(*(one.result(timeout="60s") for one in handles), return_exceptions=True)
     async with Forgetful(world.url.removeprefix("temporal://").partition("/")[0]).running() as proxy:
         app = semel.App(f"temporal://{proxy.address}/{world.namespace}", config=None, records=world.records)
 

@@ -60,22 +60,6 @@ async def test_a_rate_holds_for_the_tasks_of_workflows(cluster: World) -> None:
     assert max(starts) - min(starts) > 1.5
 
 
-async def test_a_worker_that_does_not_know_the_task_lets_others_have_it(cluster: World) -> None:
-    both, flows = cluster.app(), cluster.app()
-
-    @both.task
-    async def rare() -> str:
-        return "ran"
-
-    @flows.workflow
-    async def ask(ctx: semel.Context) -> str:
-        return await ctx.execute_task(rare)
-
-    handle = await flows.start_workflow(ask, workflow_id="ask")
-    async with cluster.worker(flows), cluster.worker(both):
-        assert await handle.result(timeout="30s") == "ran"
-
-
 async def test_seats_are_shared_by_those_who_poll_and_those_who_are_handed_a_task() -> None:
     seats = Seats(2)
     assert not seats.take_handed()  # nobody knows yet whether the queue has a rate limit

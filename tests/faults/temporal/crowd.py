@@ -21,5 +21,5 @@ async def duplicates(say: Say, *, place: dict[str, str], times: int) -> None:
     kitchen = _kitchen(place)
     async with kitchen.app as app:
         handles = await asyncio.gather(*(app.enqueue(kitchen.chop, "o", task_id="one") for _ in range(times)))
-        results = await asyncio.gather(*(handle.result(timeout="50s") for handle in handles))
+        results = await asyncio.gather(*(handle.result(timeout="100s") for handle in handles))
         say({"ids": sorted({h.id for h in handles}), "new": sum(not h.duplicate for h in handles), "got": results})

@@ -89,7 +89,7 @@ class WorkerProcess:
             await asyncio.sleep(0.02)
         raise AssertionError(f"a worker does not begin: {self.said()}")
 
-    async def ended(self, within: float = 30.0) -> int:
+    async def ended(self, within: float = 100.0) -> int:
         """Its exit code."""
         return await asyncio.to_thread(self.child.wait, within)
 

@@ -13,7 +13,7 @@ import pytest
 
 import semel
 from semel.testing.temporal_server import TemporalServer, temporal_server
-from tests.faults.proofs import seconds
+from tests.faults.proofs import Tell, seconds
 from tests.faults.temporal.place import Place, WorkerProcess, persistently, prepare, worker
 from tests.world import eventually
 
@@ -25,7 +25,8 @@ SHARED = 3
 class Soak:
     """One run: who asks, who dies, and what was acknowledged."""
 
-    def __init__(self, place: Place, server: TemporalServer, length: float, seed: int) -> None:
+    def __init__(self, place: Place, server: TemporalServer, length: float, seed: int, tell: Tell) -> None:
+        self.tell = tell
         self.place, self.server = place, server
         self.dice = random.Random(seed)
         self.began = time.monotonic()
@@ -125,7 +126,7 @@ class Soak:
         times = self.place.ledger.times()
         assert max(times.values()) <= 1 + self.kills + 1, times.most_common(5)
         again = sum(count - 1 for count in times.values())
-        print(
+        self.tell(
             f"soak on temporal: {len(found)} executions, {len(times)} effects, {again} of them again, {self.sent} "
             f"messages, {self.duplicates} duplicates, {self.kills} workers and one server killed"
         )
@@ -140,10 +141,11 @@ class Soak:
 
 
 @pytest.mark.proof
+@pytest.mark.alone
 @pytest.mark.timeout(7200)
-def test_a_long_soak_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_soak_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell) -> None:
     seed = int(time.time())
-    print(f"soak on temporal: seed {seed}")
+    tell(f"soak on temporal: seed {seed}")
     with temporal_server(tmp_path / "server") as server:
         place = Place(server.url("kitchen"), f"sqlite:///{tmp_path}/records.db", str(tmp_path))
         for name, value in place.environment.items():
@@ -151,6 +153,6 @@ def test_a_long_soak_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         asyncio.run(prepare(place))
 
         async def play() -> None:
-            await Soak(place, server, seconds(0.05), seed).play()
+            await Soak(place, server, seconds(0.05), seed, tell).play()
 
         asyncio.run(play())

@@ -66,14 +66,13 @@ async def told_that_it_is_away(kitchen: Any) -> None:
     app = kitchen.app
     handle = semel.Handle(app, "01a1e303-db48-7f3a-9a03-89232482056f@task:t-1", "cook", "t-1", duplicate=False)
     asked = (app.enqueue(kitchen.cook, "late"), app.find("t-1"), app.explain("t-1"), handle.cancel(), handle.result())
-    answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 30)
+    answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 60)
     assert [type(answer) for answer in answers] == [semel.EngineUnavailable] * len(answers), answers
     with pytest.raises((semel.ResultPending, semel.EngineUnavailable)):
         await handle.result(timeout="100ms")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_a_server_that_is_killed_and_comes_back_loses_nothing_and_repeats_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

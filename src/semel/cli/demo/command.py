@@ -99,7 +99,9 @@ def _holds(told: Explanation) -> bool:
 
 
 def _open(folder: Path) -> App:
-    return App(f"sqlite:///{folder / DATABASE}", namespace=shop.settings.namespace, config=None)
+    app = App(f"sqlite:///{folder / DATABASE}", namespace=shop.settings.namespace, config=None)
+    app.tasks.add(pay)
+    return app
 
 
 async def _again(app: App, folder: Path, screen: Screen) -> Exit:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from semel import App, ErrorInfo, Execution, InvalidValue, Status
+from semel import App, EngineError, ErrorInfo, Execution, InvalidValue, Status
 from semel.cli.listing import StatusOption
 from semel.cli.paper import Paper, ago, ahead, as_data, brief, status_text
 from semel.cli.verb import database_verb
@@ -52,6 +54,7 @@ async def list_workflows(
     if parked:
         kinds = list(Kind) if kind is None else [kind]
         found = [e for one in kinds for e in await _parked(app, one, which, limit, before)]
+        found += [e for e in await _unserved(app, kinds, which, limit) if e.id not in {one.id for one in found}]
         found = sorted(found, key=lambda e: e.created_at, reverse=True)[:limit]
     else:
         found = list(await app.list(kind=kind or Kind.WORKFLOW, status=status, limit=limit, before=before, **which))
@@ -93,6 +96,23 @@ async def _parked(app: App, kind: Kind, which: dict[str, Any], limit: int, befor
             break
         before = page[-1].id
     return found[:limit]
+
+
+async def _unserved(app: App, kinds: Sequence[Kind], which: dict[str, Any], limit: int) -> list[Execution]:
+    """Those that wait for a function that no worker has, with that for their error."""
+    found: list[Execution] = []
+    try:
+        groups = await app.unserved()
+    except EngineError:  # a Temporal server that keeps no list of workers
+        return found
+    for one in groups:
+        if one.kind not in kinds or which["name"] not in (None, one.name) or which["queue"] not in (None, one.queue):
+            continue
+        asked = {**which, "name": one.name, "queue": one.queue}
+        why = ErrorInfo("semel.NoWorker", f"no worker that runs has a {one.kind} {one.name!r} on queue {one.queue!r}")
+        there = await app.list(kind=one.kind, limit=limit, **asked)
+        found += [replace(e, error=why) for e in there if e.status in (Status.PENDING, Status.WAITING)]
+    return found
 
 
 def is_parked(execution: Execution) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from semel import App, Event, Execution, Handle, NotFound, Status
-from semel.cli.paper import Paper, ago, as_data, brief, elapsed, plain, spoken, when
+from semel.cli.paper import Paper, ago, as_data, brief, elapsed, plain, when
 from semel.cli.verb import database_verb
 from semel.cli.workflows.commands import Asked, commands_of
 from semel.cli.workflows.finding import WhichOne, flow_of
@@ -162,7 +162,7 @@ def _end(paper: Paper, execution: Execution, events: Sequence[Event], result: An
         paper.line(f"{'result':<12}{told}", "green")
     if execution.error is not None:
         label = "parked" if is_parked(execution) else "error"
-        paper.line(f"{label:<12}{spoken(execution.error)}", "red")
+        paper.line(f"{label:<12}{execution.error}", "red")
     key = execution.key or execution.id
     if execution.status in _RELEASED:
         failed = [event for event in events if event.what == "resolved" and event.status in _RELEASED]

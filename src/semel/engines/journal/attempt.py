@@ -13,12 +13,12 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.define.context import Running, enter
 from semel.define.task import Task
-from semel.engine.outcomes import describe
+from semel.engine.outcomes import describe, describe_timeout
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.reading import dump_error
 from semel.engines.journal.settling import Ending
 from semel.engines.journal.threads import Threads
-from semel.errors import InputError
+from semel.errors import NotDecodable
 
 
 class Interrupted(Exception):
@@ -33,6 +33,9 @@ async def attempt(
     clock = None
     try:
         args, kwargs = task.shape.decode_input(claim.input)
+    except NotDecodable as error:
+        return Ending(claim, Status.FAILED, error=dump_error(describe(error)), undecodable=True)
+    try:
         if task.timeout is None:
             value = await _call(task, args, kwargs, threads)
         else:
@@ -57,20 +60,16 @@ async def _call(task: Task[..., Any], args: Any, kwargs: Any, threads: Callable[
 
 
 def _failed(task: Task[..., Any], claim: Claim, running: Running, error: BaseException, status: Status) -> Ending:
-    """Another attempt, or the end. What cannot be encoded or decoded will not be by another attempt either."""
+    """Another attempt, or the end. A result that cannot be encoded will not be by another attempt either."""
     if running.cancelled:
         return Ending(claim, Status.CANCELLED)  # whatever it raised on its way out, that was what stopped it
-    names = [f"{c.__module__}.{c.__qualname__}" for c in type(error).__mro__] + [
-        c.__name__ for c in type(error).__mro__
-    ]
-    hopeless = isinstance(error, InputError) or task.retry.hopeless(names)
     data = dump_error(_told(error, status, task))
-    if claim.attempt < claim.max_attempts and not hopeless:
+    if claim.attempt < claim.max_attempts and not task.retry.is_non_retryable(error):
         return Ending(claim, status, error=data, retry_in=task.retry.delay(claim.attempt, random.random()))
-    return Ending(claim, status, error=data)
+    return Ending(claim, status, error=data, exception=error)
 
 
 def _told(error: BaseException, status: Status, task: Task[..., Any]) -> ErrorInfo:
     if status is Status.TIMED_OUT and task.timeout is not None:
-        return describe(error, f"ran longer than its timeout of {task.timeout.total_seconds():g} s")
+        return describe_timeout(error, task.timeout)
     return describe(error)

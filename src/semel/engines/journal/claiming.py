@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from msgspec import Struct
 
 from semel.contract.rates import Bucket, Rate, refill, take, wait_for_one
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
 
+Fence = tuple[int, int, int, str]
+"""What every statement compares that writes under a claim: lane, seq, token, execution."""
+
 
 class Claim(Struct, frozen=True):
-    """One task in the hands of a worker. (lane, seq) is the claim; seq is its fencing token."""
+    """One task in the hands of a worker.
+
+    (lane, seq) is where its row is. Sequences are used again after a restore or a failover, so the claim itself is
+    `token`, a random number that no other claim has ever had, together with the execution.
+    """
 
     lane: int
     seq: int
@@ -29,6 +38,20 @@ class Claim(Struct, frozen=True):
     """The first execution of a chain of redrives."""
     parent: str | None = None
     """The workflow that asked for it."""
+    token: int = 0
+
+    @property
+    def fence(self) -> Fence:
+        """See Fence."""
+        return (self.lane, self.seq, self.token, self.execution)
+
+
+def random_number() -> int:
+    """A number that nobody ever had: leases and claims are named by such, since a database may forget its sequences.
+
+    It leaves room to add a seq without leaving 63 bits.
+    """
+    return secrets.randbits(62) + 1
 
 
 @dataclass(slots=True)
@@ -65,15 +88,22 @@ class Taken:
 
 
 @procedure(Line.CLAIM, atomic=True, quiet=True)
-def claim(worker: int, lanes: list[int], lows: list[int], names: list[str], limit: int) -> Script[list[Claim]]:
-    """Up to `limit` tasks, lanes in the order given, each lane first in first out."""
-    rows = yield Ask("claim", (worker, lanes, lows, names, limit))
-    order = {lane: at for at, lane in enumerate(lanes)}
-    return sorted(_claims(rows), key=lambda c: (order[c.lane], c.seq))
+def claim(
+    worker: int, lanes: list[int], lows: list[int], names: list[str], limit: int, number: int | None = None
+) -> Script[list[Claim]]:
+    """Up to `limit` tasks, lanes in the order given, each lane first in first out. Tokens are `number` plus seq."""
+    rows = yield Ask("claim", (worker, lanes, lows, names, limit, number or random_number()))
+    rows = sorted(rows, key=itemgetter(1))  # by seq
+    if len(lanes) > 1:
+        order = {lane: at for at, lane in enumerate(lanes)}
+        rows.sort(key=lambda row: order[row[0]])
+    return [Claim(*row) for row in rows]
 
 
 @procedure(Line.CLAIM)
-def claim_guarded(namespace: str, worker: int, lane: Lane, gate: Gate, names: list[str], limit: int) -> Script[Taken]:
+def claim_guarded(
+    namespace: str, worker: int, lane: Lane, gate: Gate, names: list[str], limit: int, number: int | None = None
+) -> Script[Taken]:
     """The same for one guarded lane, under the lock of its gates."""
     scopes = [scope for scope, _ in gate.rates]
     if gate.concurrency is not None:
@@ -96,7 +126,7 @@ def claim_guarded(namespace: str, worker: int, lane: Lane, gate: Gate, names: li
         allowed = min(allowed, most - used)
     if allowed <= 0:
         return Taken(wait=wait, after_key=lane.after_key)
-    taken = yield from _take(namespace, worker, lane, names, allowed)
+    taken = yield from _take(namespace, worker, lane, names, allowed, number or random_number())
     for scope, bucket in full.items():
         left, _ = take(bucket, len(taken.claims))
         yield Ask("fill_gate", (namespace, scope, left.tokens, int(left.at * 1_000_000)))
@@ -122,9 +152,9 @@ def _lock(namespace: str, scopes: list[str]) -> Script[tuple[dict[str, Bucket], 
     return buckets, now
 
 
-def _take(namespace: str, worker: int, lane: Lane, names: list[str], limit: int) -> Script[Taken]:
+def _take(namespace: str, worker: int, lane: Lane, names: list[str], limit: int, number: int) -> Script[Taken]:
     if not lane.keyed:
-        rows = yield Ask("claim", (worker, [lane.id], [0], names, limit))
+        rows = yield Ask("claim", (worker, [lane.id], [0], names, limit, number))
         return Taken(sorted(_claims(rows), key=lambda c: c.seq))
     heads: list[tuple[int, str]] = []
     for after in dict.fromkeys((lane.after_key, "")):
@@ -134,7 +164,7 @@ def _take(namespace: str, worker: int, lane: Lane, names: list[str], limit: int)
             break
     if not heads:
         return Taken()
-    rows = yield Ask("claim_these", (worker, lane.id, [seq for seq, _ in heads]))
+    rows = yield Ask("claim_these", (worker, lane.id, [seq for seq, _ in heads], number))
     claims = list(_claims(rows))
     keys = dict(heads)
     permits: list[Row] = [(f"key:{keys[c.seq]}", c.lane, c.seq) for c in claims]
@@ -157,12 +187,6 @@ def load_lanes(namespace: str, queues: list[str] | None) -> Script[tuple[list[Ro
 
 
 @procedure(Line.CLAIM, atomic=True)
-def release(worker: int, claims: list[Row]) -> Script[None]:
-    """Give tasks back unrun."""
-    yield Each("release", claims, (worker,))
-
-
-@procedure(Line.CLAIM, atomic=True)
-def release_strays(worker: int, known: list[int]) -> Script[None]:
-    """Give back what a claim with a lost reply took."""
-    yield Ask("release_strays", (worker, known))
+def release(worker: int, claims: list[Fence]) -> Script[None]:
+    """Give tasks back unrun; each as its `fence`."""
+    yield Each("release", list(claims), (worker,))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from semel.contract.times import micros
-from semel.engine.protocol import Start
+from semel.contract.lifecycle import Status
+from semel.contract.records import MessageConflict
+from semel.contract.times import instant
+from semel.engines.journal.admit import Wanted
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.script import Row
-from semel.engines.journal.turning import Birth, Commit
+from semel.engines.journal.turning import Birth, Commit, waiters_of
 from semel.flow import entries, replies, snapshot
 from semel.flow.commands import Command, Kind
 from semel.flow.instance import Instance
-from semel.flow.turn import Turn
+from semel.flow.seen import CONFLICT
+from semel.flow.turn import Reply, Turn
 
 _EXECUTIONS = (Kind.TASK, Kind.WORKFLOW)
 
@@ -20,11 +23,14 @@ def commit_of(claim: Claim, instance: Instance, turn: Turn, *, rests: bool) -> C
     """What a turn leaves behind, without what it asks of others. `rests`: nothing of it runs here any more."""
     flow = claim.execution
     body = entries.dump(turn.entries) if turn.entries else None
-    made = Commit(claim.lane, claim.seq, flow, instance.position + 1, body, parent=claim.parent)
+    made = Commit(*claim.fence, instance.position + 1, body, parent=claim.parent)
     if turn.consumed:
-        made.consumed = [(flow, row) for row in turn.consumed]
+        made.consumed = [(flow, *row) for row in turn.consumed]
     if instance.workflow.kind == "entity":
         _remember(made, turn, claim.attempt)
+    elif turn.conflicts:
+        made.seen = [_last_conflict(made.execution, turn.conflicts[-1])]
+    made.conflicts = turn.conflicts
     if turn.again is not None:
         made.restart, made.base = snapshot.dump(turn.again), made.n
     elif turn.ended is not None:
@@ -53,10 +59,17 @@ def _remember(made: Commit, turn: Turn, attempt: int) -> None:
     if turn.snapshot is not None:
         made.restart = snapshot.dump(turn.snapshot)
         made.base = made.n if made.body is None else made.n - 1
-    made.seen = [(made.execution, r.n, r.key, r.at, replies.dump(r)) for r in turn.replies]
+    made.seen = [(made.execution, r.n, r.key, r.at, replies.dump(r), r.mark, r.name, r.payload) for r in turn.replies]
     made.forgotten = turn.forgotten
     made.hits, made.overflowed = turn.hits, turn.overflowed
     made.forgives = turn.moved and attempt > 1
+
+
+def _last_conflict(execution: str, conflict: MessageConflict) -> Row:
+    """Of the signals that a workflow refused, the last one is kept, and all are counted."""
+    at = instant(conflict.at)
+    note = Reply(f"{CONFLICT}1", Status.FAILED, replies.dump_conflict(conflict))
+    return (execution, 1, note.key, at, replies.dump(note), None, None, None)
 
 
 async def _carry_out(lanes: Lanes, made: Commit, command: Command, unborn: set[int]) -> None:
@@ -64,11 +77,13 @@ async def _carry_out(lanes: Lanes, made: Commit, command: Command, unborn: set[i
         case Kind.TASK | Kind.WORKFLOW if command.start is not None:
             if command.number not in unborn:
                 start = command.start
-                row = row_of(start, await lanes.of(start.terms))
-                made.births.append(Birth(command.number, row, start.terms.reuse, command.waits, command.on_close))
+                waiters = waiters_of(made.execution, command.number) if command.waits else None
+                wanted = Wanted(start, await lanes.of(start.terms), made.execution, waiters)
+                made.births.append(Birth(command.number, wanted, command.waits, command.on_close))
         case Kind.ENQUEUE if command.start is not None:
-            row = row_of(command.start, await lanes.of(command.start.terms))
-            made.births.append(Birth(command.number, row, command.start.terms.reuse, None, None))
+            start = command.start
+            wanted = Wanted(start, await lanes.of(start.terms), made.execution)
+            made.births.append(Birth(command.number, wanted, None, None))
         case Kind.WORKFLOW:
             made.joins.append((command.ref or "", command.number))
         case Kind.PUBLISH:
@@ -81,13 +96,3 @@ async def _carry_out(lanes: Lanes, made: Commit, command: Command, unborn: set[i
             made.sends.append((command.ref, "cancel", "", None, None, None))
         case _:
             pass
-
-
-def row_of(start: Start, lane: int) -> Row:
-    """A request as a row for `admit_children`, up to the parent."""
-    terms = start.terms
-    return (
-        start.id, terms.kind, terms.name, start.key, lane, 0, None, start.fingerprint, start.payload,
-        terms.max_attempts, start.concurrency_key, micros(terms.retention), micros(terms.window),
-        None if terms.delay is None else micros(terms.delay), None, start.root,
-    )  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from semel.contract.lifecycle import RELEASED, Status
+from semel.engines.journal.admit import insert
+from semel.engines.journal.rows import ExecutionRow
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
 from semel.errors import InvalidValue
 
@@ -34,6 +36,10 @@ def cancel(namespace: str, id_: str) -> Script[Status | None]:
         if (yield Ask("ask_to_stop", (id_,))):
             return Status.RUNNING
         # It changed hands between two statements; look again.
+    found = yield Ask("get", (namespace, id_))
+    if found and found[0][-1]:  # stranded: nobody will ever run it
+        yield Each("end", [(id_, Status.CANCELLED.value, None, 0)])
+        return Status.CANCELLED
     return Status.PENDING
 
 
@@ -111,17 +117,11 @@ def redrive(namespace: str, id_: str, new_id: str) -> Script[str | None]:
         return None
     if not (yield Ask("release_key", (id_,))):
         return None
-    row = (new_id, kind, name, key, lane, generation, id_, print_, input_, most, concurrency_key, retention,
-           window, None, None, None if key is not None else root)  # fmt: skip
-    yield Each("admit", [row], (namespace,))
+    row = ExecutionRow(
+        new_id, kind, name, key, lane, generation, id_, print_, input_, most, concurrency_key, retention, window
+    )
+    yield from insert.script(namespace, [row if key is not None else row._replace(root_id=root)])
     return new_id
-
-
-@procedure(Line.CONTROL)
-def set_queues(namespace: str, rows: list[Row]) -> Script[None]:
-    """Queue settings, for every worker: name, rate_limit, concurrency, retention, dedup_window."""
-    for row in rows:
-        yield Ask("set_queue", (namespace, *row))
 
 
 @procedure(Line.CONTROL, atomic=True)

@@ -10,8 +10,8 @@ from datetime import datetime
 
 from semel.contract.lifecycle import Status
 from semel.contract.rates import parse_rate
-from semel.contract.records import ErrorInfo, Execution, Suppressed
-from semel.contract.times import from_micros, micros, span
+from semel.contract.records import ErrorInfo, Execution, Suppressed, Undelivered
+from semel.contract.times import from_micros, span
 from semel.define.registry import Registry
 from semel.engine.protocol import (
     Admission,
@@ -24,24 +24,32 @@ from semel.engine.protocol import (
     QueueState,
     Replayed,
     Start,
+    Waiting,
     Worker,
     WorkerState,
+    failed_messages_finding,
 )
-from semel.engines.journal import cleaning, control, mailing, migrating, reading, resetting
+from semel.engine.service import examine_service
+from semel.engines.journal import cleaning, control, leasing, mailing, migrating, reading, resetting
 from semel.engines.journal.admission import Admissions
 from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.hub import Hub
 from semel.engines.journal.lanes import Lanes
+from semel.engines.journal.lookout import backlog, worker_state
 from semel.engines.journal.patience import persistently
+from semel.engines.journal.queue_settings import WrittenQueueSettings
 from semel.engines.journal.script import Store
 from semel.engines.journal.worker import JournalWorker
-from semel.errors import EngineUnavailable
+from semel.errors import EngineError, phrase
 from semel.flow.replaying import try_replay
+from semel.runtime.events import Events
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.journal")
 POLL = (1.0, 10.0)
 """Seconds between two looks at an execution that somebody waits for, should no news come: at first, and at most."""
+CLOSE_WITHIN = 5.0
+"""Seconds that closing waits for what is being written."""
 MOST_PARKED = 10
 """So many are told by their names."""
 
@@ -51,8 +59,9 @@ class JournalEngine:
 
     def __init__(
         self, store: Store, capabilities: Capabilities, namespace: str, *, auto_migrate: bool, max_payload: int,
-        own_store: bool = True,
+        own_store: bool = True, events: Events | None = None,
     ) -> None:  # fmt: skip
+        self._events = events or Events()
         self.capabilities = capabilities
         self._store = store
         self._namespace = namespace
@@ -60,7 +69,8 @@ class JournalEngine:
         self._max_payload = max_payload
         self._own_store = own_store
         self._hub = Hub()
-        self._lanes = Lanes(store, namespace)
+        self._queue_settings = WrittenQueueSettings(store, namespace)
+        self._lanes = Lanes(store, namespace, on_loss=self._queue_settings.doubt)
         self._admissions = Admissions(store, namespace, self._lanes, self._hub)
         self._mail = mailing.Mail(store, namespace, self._lanes, self._hub)
         self._outcomes: Coalescer[str, Outcome | None] = Coalescer(self._read_outcomes, 1000)
@@ -85,11 +95,14 @@ class JournalEngine:
         """See Engine."""
         if self._opening is None or not self._opening.done() or self._opening.exception() is not None:
             await self.open()
+        if time.monotonic() >= self._queue_settings.due_at:
+            await self._queue_settings.write_again()
         return await self._admissions.start(request)
 
     async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
         """See Engine."""
         await self.open()
+        await self._queue_settings.write_again()
         answers = []
         for answer in await self._admissions.start_many(requests):
             if isinstance(answer, BaseException):
@@ -176,6 +189,17 @@ class JournalEngine:
         await self.open()
         return await persistently(self._store.run, mailing.state, self._namespace, key)
 
+    async def undelivered(self, kind: str, key: str) -> Undelivered:
+        """See Engine."""
+        await self.open()
+        return await persistently(self._store.run, mailing.undelivered, self._namespace, kind, key)
+
+    async def failing_entities(self, most: int) -> list[str]:
+        """See Engine."""
+        await self.open()
+        found = await persistently(self._store.run, mailing.failed_messages, self._namespace, most)
+        return [key for key, _ in found]
+
     async def terminate(self, id: str, why: str) -> Status | None:
         """See Engine."""
         await self.open()
@@ -225,18 +249,7 @@ class JournalEngine:
     async def configure(self, queues: Mapping[str, QueueSettings]) -> None:
         """See Engine."""
         await self.open()
-        rows = [
-            (
-                name,
-                None if s.rate_limit is None else str(s.rate_limit),
-                s.concurrency,
-                None if s.retention is None else micros(s.retention),
-                None if s.dedup_window is None else micros(s.dedup_window),
-            )
-            for name, s in queues.items()
-        ]
-        if rows:
-            await persistently(self._store.run, control.set_queues, self._namespace, rows)
+        await self._queue_settings.write(queues)
 
     async def queues(self) -> list[QueueState]:
         """See Engine."""
@@ -262,10 +275,12 @@ class JournalEngine:
         """See Engine."""
         await self.open()
         _, _, rows = await persistently(self._store.run, reading.overview, self._namespace)
-        return [
-            WorkerState(id_, name, queues, from_micros(started), from_micros(expires))
-            for id_, name, queues, started, expires, _ in rows
-        ]
+        return [worker_state(row) for row in rows]
+
+    async def waiting(self) -> list[Waiting]:
+        """See Engine."""
+        await self.open()
+        return await persistently(self._store.run, backlog, self._namespace)
 
     def worker(self, registry: Registry, queues: Sequence[str] | None, settings: Settings) -> Worker:
         """See Engine."""
@@ -277,7 +292,9 @@ class JournalEngine:
             queues,
             settings,
             self._lanes,
+            self._queue_settings,
             self._ready_to_serve,
+            self._events,
         )
 
     async def clean(self) -> int:
@@ -310,18 +327,28 @@ class JournalEngine:
         findings.append(Finding(True, "workers", f"{len(workers)} with a lease"))
         late = [w.name for w in workers if w.expires_at < from_micros(now)]
         findings.append(Finding(not late, "leases", f"run out: {', '.join(late)}" if late else "all current"))
+        orphans = await self._store.run(leasing.find_orphans)
+        whose = f"{orphans} workers without a lease hold some: the next cleaning puts them back"
+        findings.append(Finding(not orphans, "claims", whose if orphans else "all by workers with a lease"))
         failed = len(await self.executions(Filter(status=Status.FAILED, limit=1000)))
         findings.append(Finding(True, "failed executions", f"{failed if failed < 1000 else 'over 1000'}"))
+        living = [w for w in workers if w.expires_at >= from_micros(now)]
+        findings += examine_service(await self.waiting(), living)
         findings.append(_parked(await self._store.run(reading.parked, self._namespace, MOST_PARKED + 1)))
+        findings.append(_stranded(await self._store.run(reading.stranded, self._namespace, MOST_PARKED + 1)))
+        failing = await self._store.run(mailing.failed_messages, self._namespace, MOST_PARKED + 1)
+        findings.append(failed_messages_finding([f"{key} ({count})" for key, count in failing]))
         return findings
 
     async def close(self) -> None:
         """See Engine."""
         try:
             if self._opening is not None:
-                await self._admissions.close()
-        except EngineUnavailable as error:
-            log.warning("counts of suppressed duplicates could not be written: %s", error.message)
+                async with asyncio.timeout(CLOSE_WITHIN):
+                    await self._admissions.close()
+        except (TimeoutError, EngineError) as error:
+            why = phrase(error) if isinstance(error, EngineError) else "the database does not answer"
+            log.warning("counts of suppressed duplicates could not be written, and are lost: %s", why)
         finally:
             if self._own_store:
                 await self._store.close()
@@ -335,6 +362,17 @@ class JournalEngine:
 def _parked(found: Sequence[tuple[str, str, str]]) -> Finding:
     if not found:
         return Finding(True, "parked", "no workflow and no entity")
+    return Finding(False, "parked", f"{_named(found)}: their code cannot go on. See semel workflows list --parked")
+
+
+def _stranded(found: Sequence[tuple[str, str, str]]) -> Finding:
+    """Work that was accepted and that no worker can find; only tables that lost rows have such."""
+    if not found:
+        return Finding(True, "stranded", "none")
+    what = "accepted, but the tables have lost their lane or their row of work, so that nothing will run them"
+    return Finding(False, "stranded", f"{_named(found)}: {what}. Cancel them, and ask for them again")
+
+
+def _named(found: Sequence[tuple[str, str, str]]) -> str:
     shown = ", ".join(f"{kind} {key} ({name})" for kind, name, key in found[:MOST_PARKED])
-    more = " and more" if len(found) > MOST_PARKED else ""
-    return Finding(False, "parked", f"{shown}{more}: their code cannot go on. See semel workflows list --parked")
+    return shown + (" and more" if len(found) > MOST_PARKED else "")

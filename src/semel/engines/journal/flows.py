@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from semel.contract.records import ErrorInfo
 from semel.define.context import Running
+from semel.engine.failure_log import RepeatedFailures
 from semel.engine.outcomes import describe
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.coalesce import Coalescer
@@ -29,6 +32,7 @@ from semel.engines.journal.turning import (
     Commit,
     Moved,
     Verdict,
+    WentBack,
     commit,
     load,
     load_seen,
@@ -37,15 +41,23 @@ from semel.engines.journal.turning import (
     still_held,
     transact,
 )
-from semel.errors import EngineError, EngineUnavailable, Forbidden, InputError, LeaseLost, NonDeterminism
+from semel.errors import (
+    EngineError,
+    EngineUnavailable,
+    Forbidden,
+    InputError,
+    LeaseLost,
+    NonDeterminism,
+    phrase_with_type,
+)
 from semel.flow import entries, snapshot
 from semel.flow.actor import Actor
 from semel.flow.commands import Command, Kind
 from semel.flow.entries import Resolved, Turned
 from semel.flow.instance import Instance
-from semel.flow.seen import Seen
+from semel.flow.seen import Seen, SeenRow
 from semel.flow.snapshot import Snapshot
-from semel.flow.turn import Arrival, Identity
+from semel.flow.turn import Arrival, Identity, Turn
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
@@ -54,6 +66,7 @@ log = logging.getLogger("semel.workflow")
 HELD, STALE = Verdict.HELD, Verdict.STALE
 """Looked up once: an attribute of an enum is slow in Python 3.11."""
 MOST_AT_ONCE = 200
+WRITING_TURNS = "cannot write turns, trying again"
 PARTS, LEAST = 4, 25
 """Half of a worker's flows go on while the other half is written, in two of four parts; small ones do not pay."""
 LONG = 5_000
@@ -76,6 +89,7 @@ class Flows:
         self._loads: Coalescer[Row, Loaded] = Coalescer(self._load_many, MOST_AT_ONCE)
         self._known: Coalescer[str, list[Row]] = Coalescer(self._load_seen, MOST_AT_ONCE)
         self._performer = Performer(worker)
+        self._failures = RepeatedFailures()
 
     def news(self, ids: Iterable[str]) -> None:
         """Something came for these flows; no ids means: for some flow."""
@@ -94,12 +108,11 @@ class Flows:
         try:
             rests = await self._take_turns(held)
         except _Gone:
-            raise LeaseLost(f"token {claim.seq} was taken over by another worker") from None
+            raise LeaseLost(f"its claim (token {claim.token}) is gone, or another worker's") from None
         except EngineUnavailable:
             raise  # what was written of it is not known: it is given back, and read anew by who takes it next
         except Exception as error:
-            log.exception("flow %s cannot go on", claim.execution)
-            await self._park(claim, error, PARKS_OF_THE_UNKNOWN)
+            await self._park(held, error, PARKS_OF_THE_UNKNOWN, unexpected=True)
         finally:
             if self._held.get(claim.execution) is held:  # it may have been claimed again already
                 del self._held[claim.execution]
@@ -122,19 +135,22 @@ class Flows:
                 verdict = STALE
             except (NonDeterminism, Forbidden, RuntimeError, InputError) as error:
                 await self._save_answer(held, loaded)
-                await self._park(held.claim, error, loaded.parks)
+                await self._park(held, error, loaded.parks)
                 return False
             if verdict is Verdict.ASLEEP:
                 return True
             if verdict is Verdict.ENDED:
                 return False
+            known = held.instance.position
             held.instance.close()
             held.instance = None
             # Stale, or begun anew: what is in the database is what counts.
             claim = held.claim
-            if not await persistently(self._worker.store.run, still_held, self._worker.id, claim.lane, claim.seq):
+            if not await persistently(self._worker.store.run, still_held, self._worker.id, claim.fence):
                 raise _Gone
             loaded = await self._load(held)
+            if loaded is not None and loaded.instance.position < known:
+                _say_went_back(held, known, loaded.instance.position)
         return False
 
     async def _save_answer(self, held: Held, loaded: Ready) -> None:
@@ -145,7 +161,7 @@ class Flows:
             if arrival.row is None and isinstance(answer, Resolved):
                 now = Turned(max(loaded.clock(), instance.loop.now))
                 body = entries.dump([now, msgspec.structs.replace(answer, alone=True)])
-                await self._commits.ask(Commit(claim.lane, claim.seq, claim.execution, instance.position + 1, body))
+                await self._commits.ask(Commit(*claim.fence, instance.position + 1, body))
                 return
 
     async def _until_rest(self, held: Held, instance: Instance, arrivals: list[Arrival], clock: Clock) -> Verdict:
@@ -161,8 +177,12 @@ class Flows:
             verdict = HELD
             if made.body is not None or not made.plain:
                 verdict = await self._commits.ask(made)
-                if made.body is not None or made.restart is not None:
-                    instance.position = made.n
+                if verdict is not STALE and (made.body is not None or made.restart is not None):
+                    instance.position, instance.written_by = made.n, claim.token
+                for conflict in turn.conflicts:
+                    log.warning("%s has refused a message: %s", claim.key, conflict)
+                if (turn.ended is not None or turn.messages or self._worker.events.observed) and verdict is not STALE:
+                    self._report(held, instance, turn)
                 if made.forgives:
                     held.claim = claim = msgspec.structs.replace(claim, attempt=1)
             if instance.entries >= LONG and instance.entries - len(turn.entries) < LONG:
@@ -175,6 +195,14 @@ class Flows:
                     self._worker.heart.due(turn.due)
                 return STALE if verdict is HELD else verdict
             arrivals = await self._more(held, instance, in_place, turn.due, clock)
+
+    def _report(self, held: Held, instance: Instance, turn: Turn) -> None:
+        """Tell who listens what a turn came to, now that it is written."""
+        events, claim = self._worker.events, held.claim
+        if events.wants_turn(claim.kind, turn):
+            seconds = (instance.loop.now - instance.began) / 1_000_000
+            events.report_turn(claim.kind, instance.who, claim.attempt, turn, seconds)
+            turn.messages = []  # exceptions, with all that their frames hold
 
     async def _more(
         self, held: Held, instance: Instance, in_place: list[Command], due: int | None, clock: Clock
@@ -198,13 +226,16 @@ class Flows:
                 held.arrived.append(Arrival(clock(), answer))
         if in_place and not held.arrived:
             await held.wait(None if due is None else max(0.0, (due - clock()) / 1e6))
-        if held.news or not in_place:
+        timer_is_due = due is not None and due <= clock()
+        if held.news or not in_place or timer_is_due:  # what came before the timer may not have been announced yet
             held.news = False
             again = await self._loads.ask((held.claim.execution, instance.position))
             if again.journal or again.gone:
                 raise _Gone
+            if again.last < instance.position:
+                raise Moved
             clock.set(again.now)
-            held.arrived += again.arrivals
+            held.arrived = list(heapq.merge(again.arrivals, held.arrived, key=attrgetter("at")))
         arrived, held.arrived = held.arrived, []
         return arrived
 
@@ -217,12 +248,12 @@ class Flows:
         """The step and its record in one transaction; what follows from it comes with the next turn."""
         claim = held.claim
         now = max(clock(), instance.loop.now)
-        place = Commit(claim.lane, claim.seq, claim.execution, instance.position + 1)
-        do, tell = self._performer.transaction(command, now)
+        place = Commit(*claim.fence, instance.position + 1)
+        do, tell = self._performer.transaction(command, claim, instance, now)
         body = await self._worker.store.run(transact, self._worker.id, place, do, tell)
         if body is None:
             raise _Gone
-        instance.position += 1
+        instance.position, instance.written_by = instance.position + 1, claim.token
         instance.absorb(entries.load(body))
 
     async def _load(self, held: Held) -> Ready | None:
@@ -233,7 +264,9 @@ class Flows:
         held.steps = {number: task for number, task in held.steps.items() if not task.done()}
         cached = self._cache.pop(claim.execution, None)
         found = await self._loads.ask((claim.execution, 0 if cached is None else cached.position))
-        if cached is not None and (found.journal or found.last != cached.position):
+        if cached is not None and (
+            found.journal or found.last != cached.position or found.written_by != cached.written_by
+        ):
             cached.close()
             cached = None
             found = await self._loads.ask((claim.execution, 0))
@@ -249,9 +282,10 @@ class Flows:
             except (NonDeterminism, Forbidden, InputError, RuntimeError) as error:
                 if instance is not None:
                     instance.close()
-                await self._park(claim, error, found.parks)
+                await self._park(held, error, found.parks)
                 return None
             instance.position = max((n for n, _ in found.journal), default=found.base)
+            instance.written_by = found.written_by
         return Ready(instance, found.arrivals, Clock(found.now), found.parks)
 
     async def _new(self, claim: Claim, found: Loaded) -> Instance:
@@ -270,8 +304,10 @@ class Flows:
 
     async def _actor(self, execution: str, who: Identity, start: Snapshot) -> Actor:
         entity = self._worker.registry.entity(who.name)
-        seen = Seen(entity.fresh_window(), ((n, key, at) for n, key, at in await self._known.ask(execution)))
-        return Actor(entity, who, self._worker.app_settings, start, seen)
+        seen = Seen(entity.fresh_window(), [SeenRow(*row) for row in await self._known.ask(execution)])
+        actor = Actor(entity, who, self._worker.app_settings, start, seen)
+        actor.watched = self._worker.events.wants_ends
+        return actor
 
     def _keep(self, execution: str, instance: Instance) -> None:
         if execution in self._cache:
@@ -280,14 +316,19 @@ class Flows:
         while len(self._cache) > self._worker.settings.cached_workflows:
             self._cache.popitem(last=False)[1].close()
 
-    async def _park(self, claim: Claim, error: BaseException, parks: int) -> None:
+    async def _park(self, held: Held, error: BaseException, parks: int, *, unexpected: bool = False) -> None:
+        """Put it off. The traceback of an `unexpected` error is logged once, not at each try."""
+        claim = held.claim
         wait = min(PARKED_MOST, PARKED_FIRST * 2.0 ** min(parks, 10))
-        log.error("%s %r is parked: %s", claim.kind, claim.key, error)
+        is_news = unexpected and not self._failures.is_repeated(claim.execution, error)
+        why = phrase_with_type(error) if unexpected else error
+        log.error("%s %r is parked: %s", claim.kind, claim.key, why, exc_info=error if is_news else None)
         info = ErrorInfo(type(error).__name__, str(error)) if isinstance(error, NonDeterminism) else describe(error)
         await persistently(
-            self._worker.store.run, park, self._worker.id, claim.lane, claim.seq, claim.execution, dump_error(info),
+            self._worker.store.run, park, self._worker.id, claim.fence, dump_error(info),
             int(wait * 1_000_000),
         )  # fmt: skip
+        self._worker.events.parked(held.running, info, wait)
         self._worker.heart.due_in(wait)
 
     async def _load_many(self, rows: list[Row]) -> list[Loaded | BaseException]:
@@ -331,14 +372,18 @@ class Flows:
                 failures += 1
                 if worker != self._worker.id or self._worker.hopeless(failures):
                     raise
-                log.warning("cannot write turns, trying again: %s", error.message)
+                self._worker.outage.lost(WRITING_TURNS, error)
                 await asyncio.sleep(pause(failures))
-            except EngineError:
+            except EngineError as error:
+                if len(commits) == 1 and isinstance(error, WentBack):
+                    return [STALE]
                 if len(commits) == 1:
                     raise
                 return [await self._write_alone(c) for c in commits]  # one that is refused must not hold up the others
+        if failures:
+            self._worker.outage.regained(WRITING_TURNS)
         self._tell(more, verdicts)
-        return [verdicts.get(c.seq, STALE) for c in commits]
+        return [verdicts.get(c.token, STALE) for c in commits]
 
     async def _write_alone(self, c: Commit) -> Verdict | BaseException:
         try:
@@ -349,16 +394,16 @@ class Flows:
     def _tell(self, commits: list[Commit], verdicts: dict[int, Verdict]) -> None:
         """Whoever waits in this process for what these turns did."""
         hub = self._worker.hub
-        hub.done([c.execution for c in commits if c.seen or verdicts.get(c.seq) is Verdict.ENDED])
+        hub.done([c.execution for c in commits if c.seen or verdicts.get(c.token) is Verdict.ENDED])
         for c in commits:
             for execution in c.stops:
                 hub.cancel(execution)
         if heard := {id_ for c in commits for id_ in c.heard_by()}:
             hub.news(heard)
-        births = [birth.row for c in commits for birth in c.births]
-        if delays := [row[13] for row in births if row[13] is not None]:
-            self._worker.heart.due_in(min(delays) / 1_000_000)
-        lanes = {row[4] for row in births}
+        wanted = [birth.wanted for c in commits for birth in c.births]
+        if delays := [one.start.terms.delay for one in wanted if one.start.terms.delay is not None]:
+            self._worker.heart.due_in(min(delays).total_seconds())
+        lanes = {one.lane for one in wanted}
         if any(c.ended or c.sends or c.stops for c in commits):
             hub.work(())
         elif lanes:
@@ -369,6 +414,10 @@ class Flows:
         await self._commits.drained()
         await self._loads.drained()
         await self._known.drained()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Drop what is kept in memory, without waiting for what is being written."""
         for instance in self._cache.values():
             with contextlib.suppress(Exception):
                 instance.close()
@@ -379,6 +428,16 @@ class _Gone(Exception):
     """Another worker has it."""
 
 
+def _say_went_back(held: Held, known: int, now: int) -> None:
+    """Steps that were begun belong to a past that never was: the code may ask for others under their numbers."""
+    for number in list(held.steps):
+        held.drop(number)
+    log.error(
+        "%s %r: the database went back in time, from commit %d to commit %d (a restore, or a failover that lost the "
+        "last transactions): it goes on from there", held.claim.kind, held.claim.key, known, now,
+    )  # fmt: skip
+
+
 def _warn(actor: Actor, claim: Claim, parks: int) -> None:
     """Workers were lost with an entity, or it was parked: it takes care, and gives up what cost too many workers."""
     lost = claim.attempt - 1
@@ -386,4 +445,4 @@ def _warn(actor: Actor, claim: Claim, parks: int) -> None:
 
 
 def _weight(c: Commit) -> int:
-    return len(c.body or b"") + (sum(len(birth.row[8]) for birth in c.births) if c.births else 0)
+    return len(c.body or b"") + (sum(len(birth.wanted.start.payload) for birth in c.births) if c.births else 0)

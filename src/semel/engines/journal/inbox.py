@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
+from semel.codec import decoder_of
 from semel.engines.journal.reading import load_error
 from semel.flow.entries import Happening, Resolved, Signalled, Stopped, raw
 from semel.flow.turn import Arrival
+
+_read_id = decoder_of(str).decode
 
 
 def answer_of(command: int, execution: str | None) -> str:
@@ -29,7 +30,7 @@ def arrivals_of(row: Sequence[Any]) -> Arrival:
     what: Happening
     match kind:
         case "done" if name == "started":
-            what = Resolved(int(ref), name, ref=msgspec.json.decode(body, type=str))
+            what = Resolved(int(ref), name, ref=_read_id(body))
         case "done":
             command, execution = command_in(ref)
             what = Resolved(command, name, raw(body), load_error(error), execution)
@@ -37,4 +38,4 @@ def arrivals_of(row: Sequence[Any]) -> Arrival:
             what = Signalled(name, raw(body), ref)
         case _:
             what = Stopped()
-    return Arrival(at, what, id_)
+    return Arrival(at, what, (id_, at))

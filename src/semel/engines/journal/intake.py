@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from semel.contract.rates import Rate, parse_rate
 from semel.contract.times import span
 from semel.define.task import Task
-from semel.engines.journal.claiming import Claim, Gate, Lane, claim, claim_guarded, load_lanes
+from semel.engines.journal.claiming import Claim, Gate, Lane, claim, claim_guarded, load_lanes, random_number
 from semel.engines.journal.control import wake
 from semel.engines.journal.lanes import FLOWS
 
@@ -47,6 +47,8 @@ class Intake:
         """The last look found as much as was asked for."""
         self.retentions: list[timedelta] = []
         """How long queues keep what has finished, where that is set."""
+        self.unbegun: set[int] = set()
+        """The numbers of claim statements of which nothing was begun here: their reply is not there, or never came."""
         self.wait: float | None = None
         """Seconds until a bucket has a token again."""
 
@@ -159,14 +161,15 @@ class Intake:
             elif left:
                 claims += await self._direct(step, left, rescan)
             if first.suspect:
-                self._suspects.update(c.seq for c in claims if c.lane == first.id)
+                self._suspects.update(c.token for c in claims if c.lane == first.id)
         self.wait = min(waits, default=None)
         return claims
 
     async def _direct(self, lanes: list[Lane], room: int, rescan: bool) -> list[Claim]:
         worker = self._worker
         lows = [0 if rescan else lane.low for lane in lanes]
-        found = await worker.store.run(claim, worker.id, [lane.id for lane in lanes], lows, worker.names, room)
+        ids, number = [lane.id for lane in lanes], self._ask()
+        found = await worker.store.run(claim, worker.id, ids, lows, worker.names, room, number)
         for one in found:
             lane = self._lanes[one.lane]
             lane.low = max(lane.low, one.seq)
@@ -174,23 +177,30 @@ class Intake:
 
     async def _guarded(self, lane: Lane, room: int, waits: list[float]) -> list[Claim]:
         worker = self._worker
+        number = self._ask()
         taken = await worker.store.run(
-            claim_guarded, worker.namespace, worker.id, lane, self._gates[lane.id], worker.names, room
+            claim_guarded, worker.namespace, worker.id, lane, self._gates[lane.id], worker.names, room, number
         )
         lane.after_key = taken.after_key
         if taken.wait is not None:
             waits.append(taken.wait)
         return taken.claims
 
-    def hold_only(self, seqs: Iterable[int]) -> None:
+    def _ask(self) -> int:
+        """A number for a claim statement."""
+        number = random_number()
+        self.unbegun.add(number)
+        return number
+
+    def hold_only(self, tokens: Iterable[int]) -> None:
         """These claims are all that the worker still has: the rest was lost with a lease, or given back."""
-        self._suspects &= set(seqs)
+        self._suspects &= set(tokens)
 
     async def freed(self, claims: list[Claim]) -> None:
         """Tasks have ended: guarded lanes may now give out more, here and elsewhere."""
         lanes = set()
         for one in claims:
-            self._suspects.discard(one.seq)
+            self._suspects.discard(one.token)
             if one.lane in self._gates or (one.lane in self._lanes and self._lanes[one.lane].suspect):
                 lanes.add(one.lane)
         for lane in lanes:

@@ -1,6 +1,13 @@
-"""Lanes: where work waits. Made on first use, never removed, so their numbers can be remembered."""
+"""Lanes: where work waits. Made on first use and never removed, so their numbers can be remembered.
+
+A database that goes back in time may lose some all the same. Their numbers are random, so that none is given out again
+for another lane, and whoever relies on a remembered number checks in the same statement that the lane is there.
+"""
 
 from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
 
 from semel.engine.protocol import Terms
 from semel.engines.journal.patience import persistently
@@ -14,11 +21,15 @@ LaneKey = tuple[str, int, str, bool, bool]
 
 def lane_id(namespace: str, key: LaneKey) -> Script[int]:
     """The number of a lane, which is made if it is missing; part of a larger script."""
-    found = yield Ask("find_lane", (namespace, *key))
-    if not found:
-        yield Ask("make_lane", (namespace, *key))
-        found = yield Ask("find_lane", (namespace, *key))
+    while not (found := (yield Ask("find_lane", (namespace, *key)))):
+        yield Ask("make_lane", (secrets.randbelow(2**31 - 1) + 1, namespace, *key))
     return int(found[0][0])
+
+
+def lane_key(terms: Terms) -> LaneKey:
+    """What makes the lane that requests on these terms go to."""
+    own = terms.name if terms.rate_limited else ""
+    return (terms.queue, terms.priority, own if terms.kind == "task" else FLOWS, terms.keyed, False)
 
 
 @procedure(Line.ADMIT, atomic=True)
@@ -30,17 +41,27 @@ def open_lane(namespace: str, key: LaneKey) -> Script[int]:
 class Lanes:
     """Lane numbers of one namespace, remembered."""
 
-    def __init__(self, store: Store, namespace: str) -> None:
+    def __init__(self, store: Store, namespace: str, on_loss: Callable[[], None]) -> None:
         self._store = store
+        self._on_loss = on_loss
+        """Called when a lane seems to be gone: then so may be other things."""
         self._namespace = namespace
         self._known: dict[LaneKey, int] = {}
 
     async def of(self, terms: Terms) -> int:
         """The lane that requests on these terms go to."""
-        own = terms.name if terms.rate_limited else ""
-        key = (terms.queue, terms.priority, own if terms.kind == "task" else FLOWS, terms.keyed, False)
+        key = lane_key(terms)
         known = self._known.get(key)
         if known is None:
             known = await persistently(self._store.run, open_lane, self._namespace, key)
             self._known[key] = known
         return known
+
+    def forget(self, terms: Terms) -> None:
+        """The lane may be gone: look it up before it is used again."""
+        self._known.pop(lane_key(terms), None)
+        self._on_loss()
+
+    def forget_all(self) -> None:
+        """Every lane may be gone."""
+        self._known.clear()

@@ -32,7 +32,14 @@ class Loaded:
     """A flow as the database has it."""
 
     def __init__(
-        self, base: int, snapshot: bytes | None, parent: str | None, parks: int, now: int, last: int | None
+        self,
+        base: int,
+        snapshot: bytes | None,
+        parent: str | None,
+        parks: int,
+        now: int,
+        last: int | None,
+        written_by: int | None,
     ) -> None:
         self.base = base
         self.snapshot = snapshot
@@ -40,6 +47,7 @@ class Loaded:
         self.parks = parks
         self.now = now
         self.last = base if last is None else max(base, last)
+        self.written_by = written_by
         self.journal: list[tuple[int, bytes]] = []
         self.arrivals: list[Arrival] = []
         self.gone = False
@@ -47,7 +55,7 @@ class Loaded:
     @classmethod
     def of_none(cls) -> Loaded:
         """There is no such flow: it was ended from outside."""
-        nothing = cls(0, None, None, 0, 0, None)
+        nothing = cls(0, None, None, 0, 0, None, None)
         nothing.gone = True
         return nothing
 

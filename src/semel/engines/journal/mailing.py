@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from semel.contract.lifecycle import Status
+from semel.contract.records import Undelivered
 from semel.engine.protocol import Message, Outcome, Start
 from semel.engines.journal import reading
+from semel.engines.journal.admit import insert
 from semel.engines.journal.coalesce import Coalescer
-from semel.engines.journal.commits import row_of
 from semel.engines.journal.hub import Hub
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.patience import persistently
+from semel.engines.journal.rows import row_of
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, Store, procedure
 from semel.errors import EngineUnavailable
 from semel.flow.replies import load as load_reply
+from semel.flow.replies import undelivered_of
 
 MOST_AT_ONCE = 1000
 TRIES = 100
@@ -33,9 +36,9 @@ def post(namespace: str, births: dict[str, Birth], mail: list[tuple[str, Row]]) 
         heirs = []
         for _, key, prior, _, _, _, generation, *_ in held:  # one that has ended gives its key to a new one
             if (yield Ask("release_key", (prior,))):
-                missing[key] = (*missing[key][:5], generation + 1, prior, *missing[key][7:])
-                heirs.append((prior, missing[key][0]))
-        yield Each("admit_children", [(*row, None, None) for row in missing.values()], (namespace,))
+                missing[key] = missing[key]._replace(generation=generation + 1, previous_id=prior)
+                heirs.append((prior, missing[key].id))
+        yield from insert.script(namespace, [*missing.values()])
         if heirs:
             yield Each("inherit_seen", heirs)
         known |= dict(map(tuple, (yield Each("entities", [(key,) for key in missing], (namespace,)))))
@@ -48,14 +51,14 @@ def post(namespace: str, births: dict[str, Birth], mail: list[tuple[str, Row]]) 
 def replies(rows: list[Row]) -> Script[list[Outcome | None]]:
     """Answers to messages; of an entity that ended without one, how it ended. None: not yet."""
     ended = yield from reading.outcomes.script(list({execution for execution, _ in rows}))
-    found = {(execution, key): bytes(data) for execution, key, data in (yield Each("replies", rows))}
+    found = {(execution, key): (bytes(data), mark) for execution, key, data, mark in (yield Each("replies", rows))}
     gone = Outcome(Status.COMPLETED, None, None, expired=True)
     answers: list[Outcome | None] = []
     for execution, key in rows:
-        data, end = found.get((execution, key)), ended.get(execution, gone)
-        if data is None and end is not None and end.status is Status.COMPLETED:
+        row, end = found.get((execution, key)), ended.get(execution, gone)
+        if row is None and end is not None and end.status is Status.COMPLETED:
             end = gone
-        answers.append(end if data is None else load_reply(data))
+        answers.append(end if row is None else load_reply(*row))
     return answers
 
 
@@ -64,6 +67,18 @@ def state(namespace: str, key: str) -> Script[tuple[bool, bytes | None]]:
     """Is there such an entity, and what was it when it last rested?"""
     rows = yield Ask("entity_state", (namespace, key))
     return bool(rows), bytes(rows[0][0]) if rows and rows[0][0] is not None else None
+
+
+@procedure(Line.READ, atomic=True)
+def undelivered(namespace: str, kind: str, key: str) -> Script[Undelivered]:
+    """Messages that the newest flow under a key failed to handle or refused."""
+    return undelivered_of((yield Ask("undelivered", (namespace, kind, key))))
+
+
+@procedure(Line.READ, atomic=True)
+def failed_messages(namespace: str, most: int) -> Script[list[tuple[str, int]]]:
+    """Entities with messages that failed, and how many they are."""
+    return [(key, count) for key, count in (yield Ask("failed_messages", (namespace, most)))]
 
 
 class Mail:
@@ -103,6 +118,8 @@ class Mail:
             waiting = [i for i in waiting if i not in answers]
             if not waiting:
                 break
+            for i in waiting:  # it has ended at this moment, or its lane is gone
+                self._lanes.forget(messages[i].start.terms)
         self._hub.news(set(answers.values()))
         self._hub.work(())
         lost = TimeoutError("the entity came and went too often")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
+import time
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
@@ -13,6 +15,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TRIES = 5
+REMIND_AFTER = 30.0
+"""Seconds after which the log says again what has not changed."""
+
+
+class Reminder:
+    """Says when a failure that goes on is worth a line: at once, and then every half a minute."""
+
+    def __init__(self) -> None:
+        self._next = -math.inf
+
+    def due(self) -> bool:
+        """Is it time for a line? The next one then is later."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + REMIND_AFTER
+        return True
+
+    def over(self) -> None:
+        """It is over: the next one is a new failure."""
+        self._next = -math.inf
 
 
 async def persistently(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import inspect
-import random
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.contract.lifecycle import Status
-from semel.define.context import Running, enter
+from semel.define.context import Running, call_within, enter
 from semel.engine.outcomes import describe
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.loading import Held
-from semel.errors import InputError
 from semel.flow import entries
 from semel.flow.commands import Command
 from semel.flow.entries import Resolved, Turned, raw
 from semel.flow.instance import Instance
+from semel.flow.step_attempts import run_step
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
@@ -28,11 +24,6 @@ COMPLETED: Final = Status.COMPLETED.value
 FAILED: Final = Status.FAILED.value
 
 Tell = Callable[[bytes | None, BaseException | None], bytes]
-
-
-def _is_async(fn: Any) -> bool:
-    code = getattr(fn, "__code__", None)  # asking inspect about a plain function takes ten times as long
-    return bool(code.co_flags & inspect.CO_COROUTINE) if code is not None else inspect.iscoroutinefunction(fn)
 
 
 class Performer:
@@ -65,51 +56,35 @@ class Performer:
     async def perform(self, command: Command, held: Held, instance: Instance) -> Resolved:
         """Run a step to its end, with the tries it has; its answer. Runs in a task of its own.
 
-        CancelledError: it was dropped. One that the step raises by itself is an error like any other.
+        CancelledError: it was dropped.
         """
-        attempt = 0
-        while True:
-            attempt += 1
-            enter(self._running(command, held.claim, instance, attempt))
-            try:
-                if attempt > 1:  # within: a step may have left a cancellation behind, which is its own as well
-                    await asyncio.sleep(command.tries.delay(attempt - 1, random.random()))
-                output = command.write(await self._call(command.call or _nothing))
-                return Resolved(command.number, COMPLETED, raw(output))
-            except BaseException as error:
-                dropped = command.number in held.dropped
-                if dropped and isinstance(error, asyncio.CancelledError):
-                    raise
-                names = [f"{c.__module__}.{c.__qualname__}" for c in type(error).__mro__]
-                if (
-                    dropped
-                    or attempt >= command.tries.max_attempts
-                    or isinstance(error, InputError)
-                    or command.tries.hopeless(names)
-                ):
-                    return Resolved(command.number, FAILED, error=describe(error))
+        ended = await run_step(
+            command,
+            lambda attempt: self._running(command, held.claim, instance, attempt),
+            lambda context, call: self._worker.threads().run(context, call),
+            lambda: command.number in held.dropped,
+            self._worker.events.retried,
+        )
+        return Resolved(command.number, ended.status.value, raw(ended.output), ended.error)
 
     def _running(self, command: Command, claim: Claim, instance: Instance, attempt: int) -> Running:
         return Running(
             claim.execution, command.effect, command.name, "step", instance.who.namespace, instance.who.queue, attempt,
-            command.tries.max_attempts, 0, claim.seq,
+            command.tries.max_attempts, 0, claim.token, workflow_id=claim.key,
         )  # fmt: skip
 
-    async def _call(self, call: Callable[[], Any]) -> Any:
-        if _is_async(call.func if isinstance(call, functools.partial) else call):
-            return await call()
-        value = await self._worker.threads().run(copy_context(), call)
-        return await value if inspect.isawaitable(value) else value
-
-    def transaction(self, command: Command, now: int) -> tuple[Callable[[Any], Any], Tell]:
+    def transaction(
+        self, command: Command, claim: Claim, instance: Instance, now: int
+    ) -> tuple[Callable[[Any], Any], Tell]:
         """What to do in a transaction, and what makes the row of the journal that says how it went.
 
         The result is encoded within: one that cannot be stored undoes what was written.
         """
         call: Callable[..., Any] = command.call or _nothing
+        running = self._running(command, claim, instance, 1)
 
         def do(tx: Any) -> bytes | None:
-            return command.write(call(tx))
+            return call_within(running, lambda: command.write(call(tx)))
 
         def tell(output: bytes | None, error: BaseException | None) -> bytes:
             if error is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from semel.codec import decoder_of
 from semel.contract.decision import Reason
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Suppressed
@@ -17,6 +18,7 @@ from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
 _TRIES = 5
 SNAPSHOT = 0
 """The token of the row of a journal that holds what the last run of an ended flow began with."""
+_read_error = decoder_of(ErrorInfo).decode
 _DEAD = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
 
 
@@ -27,7 +29,7 @@ def dump_error(error: ErrorInfo) -> bytes:
 
 def load_error(data: bytes | None) -> ErrorInfo | None:
     """An error as it was stored."""
-    return None if data is None else msgspec.json.decode(data, type=ErrorInfo)
+    return None if data is None else _read_error(data)
 
 
 def execution(row: Row) -> Execution:
@@ -35,7 +37,7 @@ def execution(row: Row) -> Execution:
     (
         id_, kind, name, key, queue, priority, status, attempt, most, created, run_at, started, finished, retention,
         window, generation, previous, worker, progress, cancel, error, stripped,
-        parent,
+        parent, stranded,
     ) = row  # fmt: skip
     return Execution(
         id=id_, kind=kind, name=name, key=key, queue=queue, priority=priority, status=Status(status),
@@ -43,6 +45,7 @@ def execution(row: Row) -> Execution:
         started_at=optional(started), finished_at=optional(finished), retention=span(retention),
         window=span(window), generation=generation, previous_id=previous, worker=worker, progress=progress,
         cancel_requested=bool(cancel), error=load_error(error), expired=bool(stripped), parent_id=parent,
+        stranded=bool(stranded),
     )  # fmt: skip
 
 
@@ -144,6 +147,13 @@ def attributes(namespace: str, id_: str) -> Script[dict[str, str]]:
 def parked(namespace: str, most: int) -> Script[Sequence[tuple[str, str, str]]]:
     """Flows whose code cannot go on: kind, name and key."""
     rows = yield Ask("parked", (namespace, most))
+    return [(kind, name, key) for kind, name, key in rows]
+
+
+@procedure(Line.READ, atomic=True)
+def stranded(namespace: str, most: int) -> Script[Sequence[tuple[str, str, str]]]:
+    """Executions that live and that nothing will ever run: kind, name and key."""
+    rows = yield Ask("stranded", (namespace, most))
     return [(kind, name, key) for kind, name, key in rows]
 
 

@@ -7,8 +7,10 @@ from semel.contract.records import ErrorInfo
 from semel.engine.ids import new_id as fresh_id
 from semel.engine.protocol import Past
 from semel.engines.journal import control, reading
+from semel.engines.journal.admit import insert
 from semel.engines.journal.inbox import answer_of, command_in
 from semel.engines.journal.reading import dump_error
+from semel.engines.journal.rows import ExecutionRow
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
 from semel.engines.journal.turning import join, started
 from semel.errors import NotFound, NotResettable
@@ -64,16 +66,17 @@ def _begin(namespace: str, id_: str, new_id: str, old: Row, waiters: str | None)
     kind, name, key, lane, generation, print_, input_, most, concurrency_key, retention, window, root, parent, *_ = old
     if not (yield Ask("release_key", (id_,))):
         raise NotResettable(f"execution {id_} changed while it was being reset: try again.")
-    row = (new_id, kind, name, key, lane, generation, id_, print_, input_, most, concurrency_key, retention, window,
-           None, None, root, parent, waiters)  # fmt: skip
-    admitted = yield Each("admit_children", [row], (namespace,))
-    if not any(found[0] for found in admitted):
+    row = ExecutionRow(
+        new_id, kind, name, key, lane, generation, id_, print_, input_, most, concurrency_key, retention, window
+    )
+    row = row._replace(root_id=root, parent_id=parent, waiters=waiters)
+    if not (yield from insert.script(namespace, [row])):
         raise NotResettable(f"the key {key!r} changed hands while it was being reset: try again.")
 
 
 def _hand_over(namespace: str, past: Past, new_id: str, commit: int, made: Fork) -> Script[None]:
     """The new execution gets the journal up to the commit, what came after it from outside, and the children."""
-    yield Each("restart_flows", [(new_id, past.base, past.snapshot)])
+    yield Each("restart_flows", [(new_id, past.base, past.snapshot, -1)])
     yield Ask("copy_journal", (past.id, new_id, past.base, commit))
     yield Ask("copy_published", (past.id, new_id))
     if made.attributes:

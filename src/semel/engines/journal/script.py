@@ -61,7 +61,15 @@ class Work:
     do: Callable[[Any], Any]
 
 
-Statement = Ask | Each | Raw | Work
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """From here on all or nothing: a transaction begins, unless there is one already."""
+
+    name: str = "begin"
+
+
+BEGIN = Begin()
+Statement = Ask | Each | Raw | Work | Begin
 Script = Generator[Statement, list[Any], T]
 
 
@@ -73,11 +81,16 @@ class Line(Enum):
     SETTLE = "settle"
     CONTROL = "control"
     READ = "read"
+    BEAT = "beat"
+    """The heartbeat, which must not wait behind anything else."""
 
 
 @dataclass(frozen=True)
 class Procedure(Generic[P, T]):
-    """A script with the line it runs on. `atomic` scripts of one statement need no transaction around it."""
+    """A script with the line it runs on.
+
+    `atomic` scripts of one statement need no transaction around it, nor do those that ask for one with BEGIN.
+    """
 
     script: Callable[P, Script[T]]
     line: Line
@@ -138,6 +151,10 @@ class Store(Protocol):
     migrations: list[tuple[int, str, str]]
     tap: Tap | None
 
+    @property
+    def reconnections(self) -> int:
+        """How often a connection for heartbeats was opened: after each the database may have forgotten something."""
+
     async def run(self, script: Procedure[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a script to its end, in one transaction unless it is atomic by itself.
 
@@ -151,6 +168,15 @@ class Store(Protocol):
     async def relisten(self) -> None:
         """Begin anew: something was missed."""
 
+    def is_ready(self, lines: Iterable[Line]) -> bool:
+        """Is there a connection for each of these lines of work, as far as is known without asking?"""
+
+    async def make_ready(self, lines: Iterable[Line]) -> None:
+        """Open the connections for these lines of work that are missing. EngineUnavailable: one cannot be had."""
+
+    async def verify(self, patience: float) -> None:
+        """One connection did not answer within so many seconds: replace those that do not either."""
+
     async def check(self) -> list[tuple[bool, str, str]]:
         """Look at what could be wrong with the database itself."""
 
@@ -159,13 +185,13 @@ class Store(Protocol):
 
 
 def load_queries(package: str) -> dict[str, str]:
-    """Named statements of a dialect: `-- name: x` begins one, comment lines are dropped."""
+    """Named statements of a dialect: `-- name: x` begins one (`-- name: x, y`: both), comment lines are dropped."""
     queries: dict[str, str] = {}
     for file in sorted((resources.files(package) / "sql").iterdir(), key=lambda f: f.name):
         for block in re.split(r"(?m)^-- name: ", file.read_text(encoding="utf-8"))[1:]:
-            name, _, body = block.partition("\n")
+            names, _, body = block.partition("\n")
             lines = [line for line in body.splitlines() if not line.lstrip().startswith("--")]
-            queries[name.strip()] = "\n".join(lines).strip()
+            queries |= dict.fromkeys((name.strip() for name in names.split(",")), "\n".join(lines).strip())
     return queries
 
 

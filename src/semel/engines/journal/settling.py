@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
+from semel.engine import undecodable
 from semel.engines.journal.claiming import Claim
+from semel.engines.journal.reading import dump_error, load_error
 from semel.engines.journal.script import Each, Line, Row, Script, procedure
 
 MOST_AT_ONCE = 200
 """As many ids fit into one NOTIFY."""
+_UNKNOWN = ErrorInfo("semel.NotDecodable", "the stored arguments do not fit the function's signature.")
 
 
 class Ending(Struct, frozen=True):
@@ -20,39 +27,81 @@ class Ending(Struct, frozen=True):
     output: bytes | None = None
     error: bytes | None = None
     retry_in: float | None = None
+    undecodable: bool = False
+    """The function was not called: its input does not fit the signature that this worker has."""
+    exception: BaseException | None = None
+    """What the last attempt raised, for who watches this worker; it is not written down."""
+    seconds: float | None = None
+    """How long the attempt took; None: nobody measured it."""
+
+    @property
+    def message(self) -> str:
+        """What went wrong, in words."""
+        error = load_error(self.error)
+        return "" if error is None else error.message
 
 
 @procedure(Line.SETTLE, atomic=True)
 def settle(worker: int, endings: list[Ending]) -> Script[set[int]]:
-    """Write endings; the seqs that were refused because the claim is no longer this worker's."""
+    """Write endings; the tokens of claims that were refused, since they are no longer this worker's."""
     if any(e.claim.parent for e in endings):  # who wait for them are woken in one order by all, and never in a circle
         endings = sorted(endings, key=lambda e: e.claim.parent or "")
-    rows = [(e.claim.lane, e.claim.seq, e.status.value, e.output, e.error) for e in endings]
-    written = _seqs((yield Each("settle", rows, (worker,))))
+    rows = [(*e.claim.fence, e.status.value, e.output, e.error) for e in endings]
+    written = _tokens((yield Each("settle", rows, (worker,))))
     return (yield from _missing(endings, written))
 
 
 @procedure(Line.SETTLE, atomic=True)
 def put_off(worker: int, endings: list[Ending]) -> Script[set[int]]:
     """The same for attempts that will be repeated, unless someone wants them cancelled: that is their end then."""
-    rows = [(e.claim.lane, e.claim.seq, e.error, round((e.retry_in or 0.0) * 1_000_000)) for e in endings]
-    written = _seqs((yield Each("retry", rows, (worker,))))
-    rest = [
-        (e.claim.lane, e.claim.seq, Status.CANCELLED.value, None, None) for e in endings if e.claim.seq not in written
-    ]
+    rows = [(*e.claim.fence, e.error, round((e.retry_in or 0.0) * 1_000_000)) for e in endings]
+    written = _tokens((yield Each("retry", rows, (worker,))))
+    rest = [(*e.claim.fence, Status.CANCELLED.value, None, None) for e in endings if e.claim.token not in written]
     if rest:
-        written |= _seqs((yield Each("settle", rest, (worker,))))
+        written |= _tokens((yield Each("settle", rest, (worker,))))
     return (yield from _missing(endings, written))
 
 
-def _seqs(rows: list[Row]) -> set[int]:
-    return {int(seq) for row in rows if row[0] for seq in row[0].split(",")}
+@procedure(Line.SETTLE)
+def leave(
+    worker: int, endings: list[Ending], patience: timedelta, failed: list[Ending] | None = None
+) -> Script[set[int]]:
+    """Put tasks back that this worker cannot decode, for one that can; those that nobody could for too long fail.
+
+    No attempt is counted. Since when is kept with the error. Those that fail are put into `failed`.
+    """
+    found = yield Each("last_errors", [(e.claim.execution,) for e in endings])
+    errors: dict[str, tuple[bytes | None, int]] = {id_: (error, now) for id_, error, now in found}
+    over: list[Ending] = []
+    again: list[Ending] = []
+    for ending in endings:
+        stored, now = errors.get(ending.claim.execution, (None, 0))
+        since = undecodable.load_since(stored) or now
+        delay = undecodable.next_offer((now - since) / 1_000_000, patience)
+        error = load_error(ending.error) or _UNKNOWN
+        if delay is None:
+            over.append(replace(ending, error=dump_error(undecodable.given_up(error, patience))))
+        else:
+            kept = undecodable.dump_waiting(undecodable.waiting(error, patience), since)
+            again.append(replace(ending, error=kept, retry_in=delay))
+    if failed is not None:
+        failed[:] = over
+    refused = (yield from settle.script(worker, over)) if over else set()
+    if again:
+        refused |= yield from put_off.script(worker, again)
+        if uncounted := [(e.claim.execution, e.claim.attempt) for e in again if e.claim.token not in refused]:
+            yield Each("uncount_attempts", uncounted)
+    return refused
+
+
+def _tokens(rows: list[Row]) -> set[int]:
+    return {int(token) for row in rows if row[0] for token in row[0].split(",")}
 
 
 def _missing(endings: list[Ending], written: set[int]) -> Script[set[int]]:
     """What was not written now may have been written by a try whose reply was lost."""
-    missing = [e.claim for e in endings if e.claim.seq not in written]
+    missing = [e.claim for e in endings if e.claim.token not in written]
     if not missing:
         return set()
-    earlier = yield Each("settled", [(c.execution, c.seq) for c in missing])
-    return {c.seq for c in missing} - {row[1] for row in earlier}
+    earlier = yield Each("settled", [(c.execution, c.token) for c in missing])
+    return {c.token for c in missing} - {row[1] for row in earlier}

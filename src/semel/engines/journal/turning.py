@@ -10,18 +10,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, Reuse, decide
+from semel.contract.decision import Admit, Prior, Reason, Refuse, reason_of
 from semel.contract.lifecycle import Status
-from semel.contract.records import ErrorInfo
-from semel.contract.times import from_micros
+from semel.contract.records import ErrorInfo, MessageConflict
 from semel.engine import conflicts
 from semel.engines.journal import control
-from semel.engines.journal.admission import share
+from semel.engines.journal.admit import Decided, Wanted, admit, insert
+from semel.engines.journal.claiming import Fence
 from semel.engines.journal.inbox import answer_of
+from semel.engines.journal.lanes import lane_id, lane_key
 from semel.engines.journal.reading import dump_error, input_of
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, Work, procedure
-
-TRIES = 5
+from semel.errors import EngineError
 
 
 class Verdict(Enum):
@@ -38,14 +38,18 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """An execution that a flow asks for: its row for `admit_children`, up to the waiters."""
+    """An execution that a flow asks for."""
 
     command: int
-    row: Row
-    reuse: Reuse
+    wanted: Wanted
     waits: bool | None
     """For its end; False: for its beginning; None: for nothing."""
     on_close: str | None
+
+    @property
+    def id(self) -> str:
+        """Of the execution."""
+        return self.wanted.start.id
 
 
 class Commit(Struct, eq=False):
@@ -53,6 +57,7 @@ class Commit(Struct, eq=False):
 
     lane: int
     seq: int
+    token: int
     execution: str
     n: int
     body: bytes | None = None
@@ -69,6 +74,7 @@ class Commit(Struct, eq=False):
     """Messages an entity is done with: execution, n, key, at, reply."""
     forgotten: list[int] = field(default_factory=list)
     hits: int = 0
+    conflicts: list[MessageConflict] = field(default_factory=list)
     overflowed: int = 0
     forgives: bool = False
     """An entity has got on since workers were lost with it: they do not count any more."""
@@ -89,6 +95,11 @@ class Commit(Struct, eq=False):
         return [*(row[0] for row in self.sends), *parent]
 
     @property
+    def fence(self) -> Fence:
+        """See Fence."""
+        return (self.lane, self.seq, self.token, self.execution)
+
+    @property
     def plain(self) -> bool:
         """Nothing but a row of the journal?"""
         return not (
@@ -101,36 +112,37 @@ class Commit(Struct, eq=False):
 def record(worker: int, commits: list[Commit]) -> Script[dict[int, Verdict]]:
     """Turns that only have something to remember: one statement."""
     written = {row[0] for row in (yield Each("record", [_row(c) for c in commits], (worker,)))}
-    verdicts = dict.fromkeys([c.seq for c in commits], Verdict.HELD)
-    if missing := [c for c in commits if c.execution not in written]:
+    verdicts = dict.fromkeys([c.token for c in commits], Verdict.HELD)
+    if missing := [c for c in commits if c.token not in written]:
         ours = yield from _already(missing)
-        verdicts.update((c.seq, Verdict.STALE) for c in missing if c.seq not in ours)
+        verdicts.update((c.token, Verdict.STALE) for c in missing if c.token not in ours)
     return verdicts
 
 
 @procedure(Line.SETTLE)
 def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[int, Verdict]]:
-    """Turns of any kind, in one transaction."""
-    held = dict(map(tuple, (yield Each("held", [(c.lane, c.seq) for c in commits], (worker,)))))
-    verdicts = {c.seq: Verdict.HELD if c.seq in held else Verdict.STALE for c in commits}
+    """Turns of any kind, in one transaction. Raises WentBack where the database has lost what a turn took in."""
+    held = yield from _held(worker, commits)
+    verdicts = {c.token: Verdict.HELD if c.token in held else Verdict.STALE for c in commits}
     # What has moved on to a snapshot has been committed before, by a try whose reply was lost.
-    commits = [c for c in commits if c.restart is None or c.base < c.n or held.get(c.seq, 0) < c.n]
-    rows = [c for c in commits if c.body is not None and c.seq in held]
+    commits = [c for c in commits if c.restart is None or c.base < c.n or held.get(c.token, 0) < c.n]
+    rows = [c for c in commits if c.body is not None and c.token in held]
     written = {row[0] for row in (yield Each("record", [_row(c) for c in rows], (worker,)))} if rows else set()
-    missing = [c for c in commits if c.seq not in held or (c.body is not None and c.execution not in written)]
+    missing = [c for c in commits if c.token not in held or (c.body is not None and c.token not in written)]
     for c in missing:
-        verdicts[c.seq] = Verdict.STALE
+        verdicts[c.token] = Verdict.STALE
     if missing:  # a try whose reply was lost may have been committed, with all that belongs to it
-        for seq in (yield from _already([c for c in missing if c.body is not None])):
-            verdicts[seq] = Verdict.HELD if seq in held else Verdict.ASLEEP
-    good = [c for c in commits if c.seq in held and c not in missing]
+        for token in (yield from _already([c for c in missing if c.body is not None])):
+            verdicts[token] = Verdict.HELD if token in held else Verdict.ASLEEP
+    good = [c for c in commits if c.token in held and c not in missing]
+    yield from _consume([row for c in good for row in c.consumed])
     for name, lists in (
-        ("consume", [c.consumed for c in good]), ("publish", [_last(c.published) for c in good]),
+        ("publish", [_last(c.published) for c in good]),
         ("deliver", [c.sends for c in good]), ("see", [c.seen for c in good]),
     ):  # fmt: skip
         if rows_of := [row for one in lists for row in one]:
             yield Each(name, sorted(rows_of, key=lambda row: str(row[0])) if name == "deliver" else rows_of)
-    yield from _forget([c for c in good if c.forgotten or c.hits or c.overflowed])
+    yield from _forget([c for c in good if c.forgotten or c.hits or c.overflowed or c.conflicts])
     yield from _set_attributes([row for c in good for row in c.attributes])
     for c in good:
         for execution in c.stops:
@@ -141,7 +153,7 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
             yield from join(namespace, c.execution, command, execution)
     ending = yield from _not_for_nothing([c for c in good if c.ended is not None])
     yield from _end(namespace, worker, ending, verdicts)
-    if restarts := [(c.execution, c.base, c.restart) for c in good if c.restart is not None]:
+    if restarts := [(c.execution, c.base, c.restart, c.token) for c in good if c.restart is not None]:
         yield Each("restart_flows", sorted(restarts))  # rows are locked in one order, as by those who send to many
     if forgiven := [(c.lane, c.seq) for c in good if c.forgives]:
         yield Each("forgive", forgiven, (worker,))
@@ -150,7 +162,24 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
 
 
 def _row(c: Commit) -> Row:
-    return (c.lane, c.seq, c.execution, c.n, c.body)
+    return (*c.fence, c.n, c.body)
+
+
+def _held(worker: int, commits: list[Commit]) -> Script[dict[int, int]]:
+    """Where the journal of each flow begins that is still this worker's: by the token of the claim.
+
+    A database that went back in time may know the claim and have lost rows that the turn stands on: then it is not
+    this worker's either.
+    """
+    found = yield Each("held", [c.fence for c in commits], (worker,))
+    places = {token: (base, last) for token, base, last in found}
+    return {c.token: places[c.token][0] for c in commits if c.token in places and places[c.token][1] >= c.n - 1}
+
+
+def _consume(rows: list[Row]) -> Script[None]:
+    """Take out of the inbox what turns took in; all of it, or it is not what they took in."""
+    if rows and (yield Each("consume", rows))[0][0] < len(rows):
+        raise WentBack("what came for a flow is not there any more: the database went back in time.")
 
 
 def _last(rows: list[Row]) -> list[Row]:
@@ -161,8 +190,8 @@ def _last(rows: list[Row]) -> list[Row]:
 def _already(missing: list[Commit]) -> Script[set[int]]:
     if not missing:
         return set()
-    tokens = dict((yield Each("recorded", [(c.execution, c.n) for c in missing])))
-    return {c.seq for c in missing if tokens.get(c.execution) == c.seq}
+    tokens = {row[1] for row in (yield Each("recorded", [(c.execution, c.n) for c in missing]))}
+    return {c.token for c in missing if c.token in tokens}
 
 
 def _set_attributes(rows: list[Row]) -> Script[None]:
@@ -179,6 +208,7 @@ def _forget(commits: list[Commit]) -> Script[None]:
         yield Each("unsee", gone)
     counts = [(c.execution, Reason.SEEN, c.hits) for c in commits]
     counts += [(c.execution, Reason.OVERFLOWED, c.overflowed) for c in commits]
+    counts += [(c.execution, Reason.MESSAGE_DIFFERS, len(c.conflicts)) for c in commits]
     if any(count for *_, count in counts):
         now = (yield Ask("clock"))[0][0]
         yield Each("count_duplicates", [(id_, why.value, count, now, now) for id_, why, count in counts if count])
@@ -206,28 +236,31 @@ def _bear(namespace: str, commits: list[Commit]) -> Script[None]:
     births = [(c.execution, b) for c in commits for b in c.births]
     if not births:
         return
-    rows = [_with_waiter(flow, b, b.row) for flow, b in births]
-    new = yield from _admit(namespace, rows)
-    yield from _born(new, births)
-    for flow, birth in births:
-        if birth.row[0] not in new:
-            yield from _decide(namespace, flow, birth)
+    new = yield from insert.script(namespace, [b.wanted.row() for _, b in births])
+    yield from _born([(flow, b) for flow, b in births if b.id in new])
+    rest = [(flow, b) for flow, b in births if b.id not in new]
+    if not rest:
+        return
+    wanted = []
+    for _, birth in rest:
+        lane = yield from lane_id(namespace, lane_key(birth.wanted.start.terms))  # perhaps only its lane was gone
+        wanted.append(birth.wanted._replace(lane=lane))
+    decided = yield from admit.script(namespace, wanted)
+    for (flow, birth), one in zip(rest, decided, strict=True):
+        yield from _answer(namespace, flow, birth, one)
 
 
-def _with_waiter(flow: str, birth: Birth, row: Row) -> Row:
-    return (*row, flow, f"[{_waiter(flow, birth.command)}]" if birth.waits else None)
+def waiters_of(flow: str, command: int) -> str:
+    """The list of those who wait for an execution, for one command of one flow."""
+    return f"[{_waiter(flow, command)}]"
 
 
-def _admit(namespace: str, rows: list[Row]) -> Script[set[str]]:
-    found = yield Each("admit_children", rows, (namespace,))
-    return {id_ for row in found if row[0] for id_ in row[0].split(",")}
-
-
-def _born(new: set[str], births: list[tuple[str, Birth]]) -> Script[None]:
-    bound = [(b.row[0], b.on_close) for _, b in births if b.row[0] in new and b.on_close is not None]
+def _born(births: list[tuple[str, Birth]]) -> Script[None]:
+    """These executions are in: bind them to their parents, and tell those that wait for the beginning."""
+    bound = [(b.id, b.on_close) for _, b in births if b.on_close is not None]
     if bound:
         yield Each("bind_children", bound)
-    begun = [started(flow, b.command, b.row[0]) for flow, b in births if b.row[0] in new and b.waits is False]
+    begun = [started(flow, b.command, b.id) for flow, b in births if b.waits is False]
     if begun:
         yield Each("deliver", begun)
 
@@ -237,50 +270,31 @@ def started(flow: str, command: int, id_: str) -> Row:
     return (flow, "done", "started", str(command), msgspec.json.encode(id_), None)
 
 
-def _decide(namespace: str, flow: str, birth: Birth) -> Script[None]:
-    id_, kind, name, key, _, _, _, fingerprint, *_ = birth.row
-    for _ in range(TRIES):
-        found = yield Each("priors", [(kind, key)], (namespace,))
-        if not found:
-            if (yield from _admit(namespace, [_with_waiter(flow, birth, birth.row)])):
-                yield from _born({id_}, [(flow, birth)])
-                return
-            continue
-        _, _, prior_id, prior_name, print_, status, generation, window_ends, parent, at = found[0]
-        ends = None if window_ends is None else from_micros(window_ends)
-        prior = Prior(prior_id, prior_name, print_, Status(status), generation, ends, parent)
-        decision = decide(prior, Request(name, fingerprint, birth.reuse), from_micros(at))
-        if isinstance(decision, Join) and parent not in (None, flow) and not (yield from share.script([prior_id])):
-            continue  # it has ended meanwhile
-        match decision:
-            case Admit(supersedes, generation):
-                if supersedes and not (yield Ask("release_key", (supersedes,))):
-                    continue
-                row = (*birth.row[:5], generation, supersedes, *birth.row[7:])
-                if (yield from _admit(namespace, [_with_waiter(flow, birth, row)])):
-                    yield from _born({id_}, [(flow, birth)])
-                    return
-            case Join() | Replay():
-                reason = Reason.JOINED if isinstance(decision, Join) else Reason.REPLAYED
-                yield Each("count_duplicates", [(prior_id, reason.value, 1, at, at)])
-                if birth.waits:
-                    yield from join(namespace, flow, birth.command, prior_id)
-                elif birth.waits is False:
-                    yield Each("deliver", [started(flow, birth.command, prior_id)])
-                return
-            case Refuse(reason=reason):
-                yield Each("count_duplicates", [(prior_id, reason.value, 1, at, at)])
-                if birth.waits is not None:
-                    yield from _refuse(namespace, flow, birth, prior, reason)
-                return
-    error = dump_error(ErrorInfo("TimeoutError", f"the key {key!r} changed hands too often"))
-    yield Each("deliver", [(flow, "done", Status.FAILED.value, str(birth.command), None, error)])
+def _answer(namespace: str, flow: str, birth: Birth, decided: Decided | None) -> Script[None]:
+    """Tell a flow what the contract has decided about an execution that it asked for."""
+    if decided is None:
+        error = dump_error(ErrorInfo("TimeoutError", f"the key {birth.wanted.start.key!r} changed hands too often"))
+        yield Each("deliver", [(flow, "done", Status.FAILED.value, str(birth.command), None, error)])
+        return
+    decision = decided.decision
+    if isinstance(decision, Admit):
+        yield from _born([(flow, birth)])
+        return
+    prior, reason = decision.prior, reason_of(decision)
+    yield Each("count_duplicates", [(prior.id, reason.value, 1, decided.at, decided.at)])
+    if isinstance(decision, Refuse):
+        if birth.waits is not None:
+            yield from _refuse(namespace, flow, birth, prior, reason)
+    elif birth.waits:
+        yield from join(namespace, flow, birth.command, prior.id)
+    elif birth.waits is False:
+        yield Each("deliver", [started(flow, birth.command, prior.id)])
 
 
 def _refuse(namespace: str, flow: str, birth: Birth, prior: Prior, reason: Reason) -> Script[None]:
-    _, _, name, key, _, _, _, _, offered, *_ = birth.row
     known = (yield from input_of.script(namespace, prior.id)) if reason is Reason.INPUT_DIFFERS else None
-    refusal = conflicts.conflict(key, name, prior, reason, known, offered)
+    start = birth.wanted.start
+    refusal = conflicts.conflict(start.key or "", start.terms.name, prior, reason, known, start.payload, start.shape)
     error = dump_error(ErrorInfo("semel.KeyConflict", refusal.message))
     ref = answer_of(birth.command, prior.id)
     yield Each("deliver", [(flow, "done", "refused", ref, conflicts.dump(refusal), error)])
@@ -307,8 +321,8 @@ def _end(namespace: str, worker: int, commits: list[Commit], verdicts: dict[int,
     rows: list[Row] = []
     for c in commits:
         status, output, error = c.ended or (Status.COMPLETED, None, None)
-        rows.append((c.lane, c.seq, status.value, output, None if error is None else dump_error(error)))
-        verdicts[c.seq] = Verdict.ENDED
+        rows.append((*c.fence, status.value, output, None if error is None else dump_error(error)))
+        verdicts[c.token] = Verdict.ENDED
     yield Each("settle", rows, (worker,))
     yield from control.close([c.execution for c in commits])
 
@@ -323,11 +337,15 @@ def _rest(worker: int, commits: list[Commit], verdicts: dict[int, Verdict]) -> S
     asleep = {row[0] for row in (yield Each("sleep_flows", rows, (worker,)))} if rows else set()
     for c in commits:
         if c.execution in asleep:
-            verdicts[c.seq] = Verdict.ASLEEP
+            verdicts[c.token] = Verdict.ASLEEP
 
 
 class Moved(Exception):
-    """The journal is further than this worker knew: a reply was lost."""
+    """The journal is not where this worker believed it to be: a reply was lost, or the database went back in time."""
+
+
+class WentBack(EngineError):
+    """The database has lost something that a turn stands on; nothing of the turn was written."""
 
 
 @procedure(Line.SETTLE)
@@ -335,19 +353,22 @@ def transact(
     worker: int, c: Commit, do: Callable[[Any], Any], tell: Callable[[Any, BaseException | None], bytes]
 ) -> Script[bytes | None]:
     """Run a function in the transaction that records its result. None: the flow is no longer this worker's."""
-    if not (yield Each("held", [(c.lane, c.seq)], (worker,))):
+    places = yield Each("held", [c.fence], (worker,))
+    if not places:
         return None
+    if places[0][2] != c.n - 1:
+        raise Moved
     value, error = (yield Work("transaction", do))[0]
     body = tell(value, error)
-    if not (yield Each("record", [(c.lane, c.seq, c.execution, c.n, body)], (worker,))):
+    if not (yield Each("record", [(*c.fence, c.n, body)], (worker,))):
         raise Moved  # nothing of this is kept
     return body
 
 
-@procedure(Line.CLAIM, atomic=True)
-def park(worker: int, lane: int, seq: int, execution: str, error: bytes, wait: int) -> Script[None]:
+@procedure(Line.SETTLE, atomic=True)
+def park(worker: int, fence: Fence, error: bytes, wait: int) -> Script[None]:
     """Its code cannot go on: try again after a while."""
-    yield Ask("park_flow", (worker, lane, seq, execution, error, wait))
+    yield Ask("park_flow", (worker, *fence, error, wait))
 
 
 @procedure(Line.CONTROL, atomic=True)
@@ -357,9 +378,9 @@ def unpark(names: list[str]) -> Script[int]:
 
 
 @procedure(Line.CONTROL, atomic=True)
-def still_held(worker: int, lane: int, seq: int) -> Script[bool]:
+def still_held(worker: int, fence: Fence) -> Script[bool]:
     """Is the claim still this worker's?"""
-    return bool((yield Each("held", [(lane, seq)], (worker,))))
+    return bool((yield Each("held", [fence], (worker,))))
 
 
 @procedure(Line.READ, atomic=True)

@@ -5,37 +5,55 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 
+from msgspec.structs import force_setattr
+
 from semel.contract.lifecycle import Status
 from semel.contract.times import micros
 from semel.define.context import Running
 from semel.define.registry import Registry
+from semel.engine import undecodable
+from semel.engine.events import WorkerEvent, WorkerEventType
+from semel.engine.failure_log import RepeatedFailures
 from semel.engines.journal.attempt import Interrupted, attempt
-from semel.engines.journal.claiming import Claim, release, release_strays
+from semel.engines.journal.claiming import Claim, random_number, release
 from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.flows import Flows
 from semel.engines.journal.heart import Heart
+from semel.engines.journal.holdings import UnansweredClaims, confirm, give_back, reconcile
 from semel.engines.journal.hub import Hub
 from semel.engines.journal.intake import Intake
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.leasing import register, retire
+from semel.engines.journal.lookout import Lookout
 from semel.engines.journal.patience import pause, persistently
-from semel.engines.journal.script import Store
-from semel.engines.journal.settling import MOST_AT_ONCE, Ending, put_off, settle
+from semel.engines.journal.queue_settings import WrittenQueueSettings
+from semel.engines.journal.reporting import report_endings
+from semel.engines.journal.script import Line, Store
+from semel.engines.journal.settling import MOST_AT_ONCE, Ending, leave, put_off, settle
 from semel.engines.journal.threads import Threads
 from semel.engines.journal.turning import unpark
-from semel.errors import EngineError, EngineUnavailable, LeaseLost
+from semel.errors import EngineError, EngineUnavailable, LeaseLost, phrase
+from semel.runtime.events import Events
+from semel.runtime.outage import Outage
 from semel.settings import Settings
 
 log = logging.getLogger("semel.worker")
 UNSETTLED_MOST = 2000
 GATHER = 0.003
 ROUND = 1.0
+WRITING_RESULTS = "cannot write results, trying again"
+LEAVE = 4.0
+"""Seconds that a worker which stops waits for the database after its grace: results are written, claims given back."""
+NEEDS = (Line.CLAIM, Line.SETTLE, Line.CONTROL, Line.BEAT)
+"""What a worker must have a connection for before it takes work, or it could not end what it began."""
+NEEDS_OF_FLOWS = (*NEEDS, Line.READ, Line.ADMIT)
 
 
 class JournalWorker:
@@ -43,8 +61,12 @@ class JournalWorker:
 
     def __init__(
         self, store: Store, namespace: str, hub: Hub, registry: Registry, queues: Sequence[str] | None,
-        settings: Settings, lanes: Lanes, prepare: Callable[[], Awaitable[None]],
+        settings: Settings, lanes: Lanes, queue_settings: WrittenQueueSettings,
+        prepare: Callable[[], Awaitable[None]], events: Events,
     ) -> None:  # fmt: skip
+        self.events = events
+        self._measures = events.wants_ends
+        """Is it measured how long tasks take? Asked once for each batch, since the level of a logger may change."""
         self.store = store
         self.namespace = namespace
         self.hub = hub
@@ -54,17 +76,31 @@ class JournalWorker:
         self.queues = None if queues is None else list(queues)
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.id = 0
+        self.outage = Outage("database", self.name)
         self.running: dict[int, tuple[Claim, Running, asyncio.Task[None]]] = {}
         self.intake = Intake(self)
         self.heart = Heart(self)
+        self.lookout = Lookout(self)
         self.flows = Flows(self, lanes)
+        self._lanes = lanes
+        self._queue_settings = queue_settings
         self._prepare = prepare
         self._settling: Coalescer[Ending, bool] = Coalescer(self._settle, MOST_AT_ONCE, _weight)
         self._writing: list[Ending] = []
+        self._unwritten: list[Ending] = []
+        """What has ended here and could not be written before a stop had to give up."""
         self._unsettled = 0
+        self._failures = RepeatedFailures()
         self._runs_flows = any(one.kind != "task" for one in registry)
+        self._needs = NEEDS_OF_FLOWS if self._runs_flows else NEEDS
+        self._give_up_at = math.inf
+        """When a worker that stops no longer waits for the database, in monotonic seconds."""
+        self._in_doubt = False
+        """The database may have forgotten claims of ours, or endings."""
         self._strays = False
         """A claim did not come to a good end: the database may count tasks as ours that we do not know of."""
+        self.unanswered = UnansweredClaims(self.doubt)
+        self._warner = undecodable.Warner(log, self.settings.decode_timeout)
         self._threads: Threads | None = None
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
@@ -102,42 +138,53 @@ class JournalWorker:
             await self._prepare()
             await self.enlist()
             await self.intake.refresh()
+            if flows := [one.name for one in self.registry if one.kind != "task"]:
+                await persistently(self.store.run, unpark, flows)
+            # Only now, when nothing can fail any more: one that could not start must not go on listening.
             self.hub.on_work.append(self._work_came)
             self.hub.on_due.append(self.heart.due)
             self.hub.on_cancel.append(self.heart.cancel_came)
             self.hub.on_news.append(self.flows.news)
-            if flows := [one.name for one in self.registry if one.kind != "task"]:
-                await persistently(self.store.run, unpark, flows)
             self._loops = {
                 "claim": asyncio.create_task(self._forever("claim", self._claim_once)),
-                "heart": asyncio.create_task(self._forever("heart", self.heart.beat)),
+                "heart": asyncio.create_task(self._forever("heart", self.heart.beat, self._soon)),
             }
 
     async def enlist(self) -> None:
         """A new lease, under a number that was never used before."""
         queues = "all" if self.queues is None else ",".join(self.queues)
         self.id = await persistently(
-            self.store.run, register, self.namespace, self.name, queues, micros(self.settings.lease)
+            self.store.run, register, random_number(), self.namespace, self.name, queues, micros(self.settings.lease)
         )
+        await persistently(self.lookout.declare)
 
-    async def _forever(self, name: str, once: Callable[[], Awaitable[None]]) -> None:
+    @property
+    def _soon(self) -> float:
+        """The longest pause before a heartbeat is tried again, in seconds."""
+        return self.settings.lease.total_seconds() / 12
+
+    async def _forever(self, name: str, once: Callable[[], Awaitable[None]], most: float = 5.0) -> None:
         """A loop of a worker never dies silently: it says what happened and goes on."""
         failures = 0
         while name not in self._ending:
             try:
                 await once()
                 failures = 0
+                self.outage.regained(name)
             except LeaseLost as error:
-                log.warning("%s; starting over with a new lease", error.message)
+                self.outage.regained(name)
+                log.warning("%s; starting over with a new lease", phrase(error))
+                if self.events.observed:
+                    self.events.emit(WorkerEvent(type=WorkerEventType.LEASE_LOST, reason=error.message))
                 await self._start_over()
             except EngineUnavailable as error:
                 failures += 1
-                log.warning("%s loop of %s: %s", name, self.name, error)
-                await asyncio.sleep(pause(failures))
-            except Exception:
+                self.outage.lost(name, error)
+                await asyncio.sleep(pause(failures, most))
+            except Exception as error:
                 failures += 1
-                log.exception("%s loop of %s failed; it goes on", name, self.name)
-                await asyncio.sleep(pause(failures))
+                self._failures.log(log, name, error, f"{name} loop of {self.name} failed; it goes on")
+                await asyncio.sleep(pause(failures, most))
 
     async def _start_over(self) -> None:
         """Others have our tasks: stop them here and begin with a new lease."""
@@ -146,12 +193,14 @@ class JournalWorker:
             task.cancel()
         self.running.clear()
         self.intake.hold_only(())
+        self._lanes.forget_all()
+        self._queue_settings.doubt()
         await self.enlist()
         self.wake.set()
 
     def hopeless(self, failures: int) -> bool:
         """Is it time to give up writing? Only a worker that is asked to stop ever does."""
-        return self._stopping and failures > 20
+        return self._stopping and (failures > 20 or time.monotonic() > self._give_up_at)
 
     def _work_came(self, lanes: Iterable[int]) -> None:
         if self.intake.concerns(lanes):
@@ -163,21 +212,53 @@ class JournalWorker:
         if self._stopping:
             return
         self.wake.clear()
-        if self._strays:
-            await self._release_strays()
+        if not self.store.is_ready(self._needs):
+            await self._make_ready()
+        if self._strays or self._in_doubt:
+            self._in_doubt, in_doubt = False, True
+            try:
+                await reconcile(self)
+                await self._queue_settings.write_again()
+                in_doubt = False
+            finally:
+                self._in_doubt = self._in_doubt or in_doubt
+        if self.room <= 0:
+            return
         worker, self._strays = self.id, True
-        claims = await self.intake.take(self.room)
+        try:
+            claims = await self.intake.take(self.room)
+        except EngineUnavailable:
+            self.unanswered.add(self.intake.unbegun)
+            raise
+        self.outage.regained("claim")
         if worker != self.id:
             return  # the lease was lost meanwhile: these claims are no longer ours, or not known to be
+        if claims and "claim" in self._ending:  # asked to stop while it asked for work
+            await persistently(self.store.run, release, self.id, [claim.fence for claim in claims])
+            claims = []
+        if any(one.kind == "task" and one.attempt >= one.max_attempts for one in claims):
+            # A claim need not wait for the disk: if the server forgets it, the task runs once more. Not so the last.
+            await self.store.run(confirm, self.id)
+            if worker != self.id:
+                return
         self._strays = False
+        self.intake.unbegun.clear()
+        self._measures = self.events.wants_ends
         for claim in claims:
             self._begin(claim)
         if not self.intake.busy:  # there was no more to take, and new work announces itself
             await self._nap(self.intake.wait)
 
+    async def _make_ready(self) -> None:
+        """Nothing is taken before there are the connections to write what comes of it."""
+        try:
+            await self.store.make_ready(self._needs)
+        except EngineUnavailable as error:
+            raise EngineUnavailable(f"no work is taken until its results can be written: {error.message}") from error
+
     async def _wait_for_room(self) -> None:
         """At least one place; when there is much to do, a few milliseconds for more, so that claims are large."""
-        while self.room <= 0 and not self._stopping:
+        while self.room <= 0 and not self._stopping and not self._in_doubt:
             self.wake.clear()
             await self._nap(1.0)
         enough = self.settings.concurrency // 4
@@ -191,48 +272,70 @@ class JournalWorker:
             async with asyncio.timeout(most):
                 await self.wake.wait()
 
-    async def _release_strays(self) -> None:
-        """The reply to a claim was lost: it took what we do not know of. What waits to be settled, we know."""
-        known = [*self.running, *(e.claim.seq for e in (*self._writing, *self._settling.waiting))]
-        await persistently(self.store.run, release_strays, self.id, known)
-        self.intake.hold_only(known)
+    @property
+    def unsettled(self) -> list[int]:
+        """The tokens of what has ended here and is not written yet."""
+        return [e.claim.token for e in (*self._writing, *self._settling.waiting)]
+
+    def doubt(self, went_back: bool = False) -> None:
+        """The database may have forgotten something: compare what is ours before more is taken.
+
+        `went_back`: it is known to be as it was at an earlier time.
+        """
+        self._in_doubt = True
+        self._lanes.forget_all()
+        if went_back:
+            self._queue_settings.database_went_back()
+        else:
+            self._queue_settings.doubt()
+        self.wake.set()
 
     def _begin(self, claim: Claim) -> None:
         running = Running(
             claim.execution, claim.key, claim.name, claim.kind, self.namespace, self.intake.queue_of(claim.lane),
-            claim.attempt, claim.max_attempts, claim.generation, claim.seq, bool(claim.cancel),
+            claim.attempt, claim.max_attempts, claim.generation, claim.token, bool(claim.cancel),
             parent_workflow_id=claim.parent, _root=claim.root, _note=self.heart.note,
         )  # fmt: skip
+        if self.events.observed:
+            self.events.claimed(running)
         run = self._run if claim.kind == "task" else self._hold
         task = asyncio.create_task(run(claim, running))
-        self.running[claim.seq] = (claim, running, task)
+        self.running[claim.token] = (claim, running, task)
 
     async def _hold(self, claim: Claim, running: Running) -> None:
         """A flow has the place of a task for as long as it does something."""
         try:
             await self.flows.hold(claim, running)
         except EngineError as error:
-            log.warning("flow %s is given back: %s", claim.execution, error.message)
+            known = self.outage.lasts and isinstance(error, EngineUnavailable)
+            log.log(logging.DEBUG if known else logging.WARNING, "flow %s is given back: %s", claim.execution, error)
             self._strays = True
         finally:
-            if self.running.get(claim.seq, (None,))[0] is claim and not running.stopping:
-                del self.running[claim.seq]
+            if self.running.get(claim.token, (None,))[0] is claim and not running.stopping:
+                del self.running[claim.token]
         self.wake.set()
         with contextlib.suppress(EngineUnavailable):
             await self.intake.freed([claim])
 
     async def _run(self, claim: Claim, running: Running) -> None:
         task = self.registry.task(claim.name)
+        began = time.perf_counter() if self._measures else 0.0
         try:
             if running.cancelled:
                 ending = Ending(claim, Status.CANCELLED)
             else:
+                if self.events.observed:
+                    self.events.started(running)
                 ending = await attempt(task, claim, running, self.threads, self.app_settings.max_payload)
+                if began:
+                    force_setattr(ending, "seconds", time.perf_counter() - began)
+                if ending.undecodable:
+                    self._warner.left(claim.name, claim.execution, ending.message)
         except Interrupted:
             return
         finally:
-            if self.running.get(claim.seq, (None,))[0] is claim and not running.stopping:
-                del self.running[claim.seq]
+            if self.running.get(claim.token, (None,))[0] is claim and not running.stopping:
+                del self.running[claim.token]
         self._unsettled += 1
         self._settling.add(ending).add_done_callback(self._settled)
         if self.intake.busy or self.room == 1:
@@ -254,31 +357,37 @@ class JournalWorker:
 
     async def _settle(self, endings: list[Ending]) -> list[bool | BaseException]:
         """Write endings; a database that is away is waited for, since the lease protects the claims."""
-        final = [e for e in endings if e.retry_in is None]
+        final = [e for e in endings if e.retry_in is None and not e.undecodable]
         again = [e for e in endings if e.retry_in is not None]
+        left = [e for e in endings if e.undecodable]
+        given_up: list[Ending] = []
         self._writing = endings
         worker = self.id
         refused: set[int] = set()
         failures = 0
-        for script, batch in ((settle, final), (put_off, again)):
+        patience = self.settings.decode_timeout
+        for script, batch, more in ((settle, final, ()), (put_off, again, ()), (leave, left, (patience, given_up))):
             while batch:
                 try:
-                    stale = await self.store.run(script, worker, batch)
+                    stale = await self.store.run(script, worker, batch, *more)
                     refused |= stale
                     break
                 except EngineError as error:
                     failures += 1
                     if worker != self.id or self.hopeless(failures):
+                        self._unwritten += endings
                         raise
-                    log.warning("cannot write results, trying again: %s", error.message)
+                    if isinstance(error, EngineUnavailable):
+                        self.outage.lost(WRITING_RESULTS, error)
+                    else:
+                        log.warning("%s: %s", WRITING_RESULTS, error.message)
                     await asyncio.sleep(pause(failures))
         self._writing = []
-        for ending in endings:
-            if ending.claim.seq in refused:
-                log.warning(
-                    "stale completion refused: execution %s (token %s) was taken over by another worker",
-                    ending.claim.execution, ending.claim.seq,
-                )  # fmt: skip
+        if failures:
+            self.outage.regained(WRITING_RESULTS)
+        report_endings(self, final, again, given_up, refused)
+        if refused:
+            self.doubt()
         self.hub.done([e.claim.execution for e in endings])
         if self._runs_flows and any(e.claim.parent or e.claim.key for e in final):
             self.hub.work(())  # a flow may have waited for one of them
@@ -286,9 +395,11 @@ class JournalWorker:
                 self.hub.news(parents)
         for ending in again:
             self.heart.due_in(ending.retry_in or 0.0)
+        if left:
+            self.heart.due_in(undecodable.FIRST)
         with contextlib.suppress(EngineUnavailable):  # the results are in; others look by themselves before long
             await self.intake.freed([e.claim for e in endings])
-        return [ending.claim.seq not in refused for ending in endings]
+        return [ending.claim.token not in refused for ending in endings]
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Drain: no new work, running tasks may finish, the rest goes back to its lane. Asked again, do not wait."""
@@ -303,35 +414,61 @@ class JournalWorker:
             if not self._loops:
                 return
         self._stopping = True
+        self._give_up_at = time.monotonic() + grace.total_seconds() + LEAVE
         await self._end_loop("claim")
+        self.unanswered.cancel()
         tasks = [task for _, _, task in self.running.values()]
         if tasks and grace:
-            waits = [asyncio.create_task(asyncio.wait(tasks)), asyncio.create_task(self._hurry.wait())]
-            await asyncio.wait(waits, timeout=grace.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
-            for wait in waits:
-                wait.cancel()
+            await self._unless_hurried(asyncio.wait(tasks), grace.total_seconds())
+        if self._hurry.is_set():
+            self._give_up_at = time.monotonic() + LEAVE
         interrupted = list(self.running.values())
         for _, running, task in interrupted:
             running.stopping = True
             task.cancel()
         if interrupted:
             await asyncio.wait([task for _, _, task in interrupted], timeout=1.0)
-        await self._settling.drained()
+        # Results that wait for the database have the grace as well.
+        await self._unless_hurried(self._settling.drained(), self._give_up_at - time.monotonic() - LEAVE / 2)
         await self._end_loop("heart")
         self.hub.on_work.remove(self._work_came)
         self.hub.on_due.remove(self.heart.due)
         self.hub.on_cancel.remove(self.heart.cancel_came)
         self.hub.on_news.remove(self.flows.news)
-        await self.flows.close()
-        rows = [(claim.lane, claim.seq) for claim, _, _ in interrupted]
-        if rows:
-            await persistently(self.store.run, release, self.id, rows)
-        lanes = await persistently(self.store.run, retire, self.id, self.name)
-        if lanes:
-            self.hub.work(lanes)
+        await self._say_goodbye([claim for claim, _, _ in interrupted])
         if self._threads is not None:
             self._threads.close()
         self._loops.clear()
+
+    async def _unless_hurried(self, what: Awaitable[object], seconds: float) -> None:
+        """Wait for something, for so long at most, and not if the worker is asked to stop at once."""
+        waits = [asyncio.ensure_future(what), asyncio.create_task(self._hurry.wait())]
+        await asyncio.wait(waits, timeout=max(0.1, seconds), return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+    async def _say_goodbye(self, interrupted: list[Claim]) -> None:
+        """Give back what is still held, if the database answers; if not, it is free when the lease is over.
+
+        What was interrupted was no attempt. What has ended here and could not be written was one.
+        """
+        unbegun = [claim.fence for claim in interrupted]
+        ended = [e.claim.fence for e in (*self._unwritten, *self._writing, *self._settling.waiting)]
+        try:
+            async with asyncio.timeout(max(1.0, self._give_up_at - time.monotonic())):
+                await self.flows.close()
+                if unbegun or ended:
+                    await persistently(self.store.run, give_back, self.id, self.name, unbegun, ended)
+                lanes = await persistently(self.store.run, retire, self.id, self.name)
+        except (TimeoutError, EngineUnavailable) as error:
+            why = "it does not answer" if isinstance(error, TimeoutError) else error
+            log.warning(
+                "left without a word to the database (%s): what %s held is free after its lease", why, self.name
+            )
+            self.flows.abandon()
+            return
+        if lanes:
+            self.hub.work(lanes)
 
     async def _end_loop(self, name: str) -> None:
         """At the end of its round; in the middle of it only if the database keeps it waiting."""
@@ -345,6 +482,8 @@ class JournalWorker:
         if late:
             loop.cancel()
             await asyncio.wait([loop])
+        if name == "heart":
+            await self.heart.close()
 
 
 def _weight(ending: Ending) -> int:

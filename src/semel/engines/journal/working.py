@@ -27,6 +27,6 @@ def work(do: Callable[[Any], Any], tx: Any) -> Worked:
 
 def _plain(error: BaseException) -> Exception:
     told = describe(error)
-    plain = RuntimeError(f"{told.type}: {told.message}")
+    plain = RuntimeError(str(told))
     plain.__cause__ = error
     return plain

@@ -9,9 +9,12 @@ from typing import Any, Final
 
 import asyncpg
 
+from semel.engine.failure_log import log_failure
 from semel.engines.journal.patience import pause
 from semel.engines.journal.script import Listener
-from semel.engines.postgres.wire import LOST, connect
+from semel.engines.postgres.address import Address
+from semel.engines.postgres.wire import CLOSE_WITHIN, LOST, close_bounded, translate
+from semel.errors import EngineUnavailable, SemelError, phrase
 
 log = logging.getLogger("semel.postgres")
 CHANNELS: Final = ("semel_work", "semel_later", "semel_done", "semel_cancel", "semel_news")
@@ -20,8 +23,8 @@ CHANNELS: Final = ("semel_work", "semel_later", "semel_done", "semel_cancel", "s
 class Ear:
     """One listening connection that comes back by itself; what it missed is covered by the slow poll."""
 
-    def __init__(self, url: str, listener: Listener) -> None:
-        self._url = url
+    def __init__(self, address: Address, listener: Listener) -> None:
+        self._address = address
         self._listener = listener
         self._connection: asyncpg.Connection | None = None
         self._lost = asyncio.Event()
@@ -29,15 +32,20 @@ class Ear:
 
     async def open(self) -> None:
         """Listen now if the server answers, and keep listening."""
-        await self._connect()
+        try:
+            await self._connect()
+        except (asyncpg.PostgresError, *LOST) as error:
+            self._drop()
+            raise translate(error) from error
         self._keeper = asyncio.create_task(self._keep())
+        log_failure(self._keeper, log, "stopped listening to PostgreSQL, polling from now on")
 
     async def again(self) -> None:
         """The connection looks alive and hears nothing: replace it."""
         self._lost.set()
 
     async def _connect(self) -> None:
-        self._connection = connection = await connect(self._url, {"application_name": "semel ear"})
+        self._connection = connection = await self._address.connect({"application_name": "semel ear"})
         connection.add_termination_listener(self._ended)
         for channel in CHANNELS:
             await connection.add_listener(channel, self._heard)
@@ -50,8 +58,11 @@ class Ear:
             self._drop()
             try:
                 await self._connect()
-            except (asyncpg.PostgresError, *LOST) as error:
-                log.warning("not listening to PostgreSQL (%s); polling meanwhile", error)
+            except (SemelError, asyncpg.PostgresError, *LOST) as error:
+                told = translate(error)
+                away = isinstance(told, EngineUnavailable)  # whoever asks it something says so
+                level = logging.DEBUG if away else logging.WARNING
+                log.log(level, "not listening to PostgreSQL (%s); polling meanwhile", phrase(told))
                 self._lost.set()
                 attempt += 1
                 await asyncio.sleep(pause(attempt))
@@ -65,6 +76,9 @@ class Ear:
 
     def _heard(self, _connection: Any, _pid: int, channel: str, told: object) -> None:
         payload = str(told)
+        if not payload:  # there was more to tell than fits into a notification
+            self._listener.stirred()
+            return
         match channel:
             case "semel_work":
                 self._listener.work(map(int, payload.split(",")))
@@ -89,5 +103,4 @@ class Ear:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
         if self._connection is not None:
-            with contextlib.suppress(*LOST, asyncpg.PostgresError):
-                await self._connection.close(timeout=2)
+            await close_bounded(self._connection, CLOSE_WITHIN)

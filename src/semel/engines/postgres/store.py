@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import asyncpg
 
 from semel.engines.journal.script import (
     Ask,
+    Begin,
     Each,
     Line,
     Listener,
     Procedure,
     Raw,
     Script,
-    Statement,
     Tap,
     Work,
     load_migrations,
     load_queries,
 )
+from semel.engines.postgres.address import Address
 from semel.engines.postgres.ear import Ear
 from semel.engines.postgres.wire import LOST, PLANS, Wire
 from semel.engines.postgres.work import RETRIED, work_in
@@ -31,6 +33,8 @@ P = ParamSpec("P")
 
 OLDEST: Final = 14
 _TRIES: Final = 5
+ANSWER_WITHIN: Final = 10.0
+"""Seconds for the first answer on a new connection that a worker needs before it takes work."""
 
 
 class PostgresStore:
@@ -43,24 +47,31 @@ class PostgresStore:
         self.migrations = load_migrations("semel.engines.postgres")
         self.tap: Tap | None = None
         self._queries = load_queries("semel.engines.postgres")
-        # A claim need not outlive a crash of the server: if it is lost, the task is free again.
+        self._address = Address(url)
+        # A claim need not outlive a crash of the server: if it is lost, the task is free again. Where that must not be,
+        # on its last attempt, the worker waits for the disk before it begins (`confirm`).
         self._wires = {
             line: [
-                Wire(url, line.value, {**PLANS, "synchronous_commit": "off"} if line is Line.CLAIM else PLANS)
+                Wire(self._address, line.value, {**PLANS, "synchronous_commit": "off"} if line is Line.CLAIM else PLANS)
                 for _ in range(2 if line is Line.SETTLE else 1)
             ]
             for line in Line
         }
         self._ear: Ear | None = None
+        self._working: set[asyncpg.Connection] = set()
+        """Connections on which a function of the user's runs, which may take its time."""
+
+    @property
+    def reconnections(self) -> int:
+        """See Store."""
+        return self._wires[Line.CONTROL][0].opened
 
     async def run(self, script: Procedure[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a script; see Store."""
         for attempt in range(_TRIES):
             async with self._wire(script.line) as connection:
                 try:
-                    if script.atomic:
-                        return cast(T, await self._play(connection, script(*args, **kwargs)))
-                    return cast(T, await self._transact(connection, script(*args, **kwargs)))
+                    return cast(T, await self._play(connection, script(*args, **kwargs), begun=not script.atomic))
                 except RETRIED:
                     if attempt == _TRIES - 1:
                         raise
@@ -71,18 +82,6 @@ class PostgresStore:
         first, *others = self._wires[line]
         return next((wire for wire in others if not wire.busy), first) if first.busy else first
 
-    async def _transact(self, connection: asyncpg.Connection, script: Script[Any]) -> Any:
-        await self._step(connection, "begin")
-        try:
-            result = await self._play(connection, script)
-        except Exception:
-            if not connection.is_closed():
-                with contextlib.suppress(asyncpg.PostgresError, *LOST):
-                    await connection.execute("rollback")
-            raise
-        await self._step(connection, "commit")
-        return result
-
     async def _step(self, connection: asyncpg.Connection, sql: str) -> None:
         if self.tap is not None:
             self.tap.before(sql)
@@ -90,20 +89,35 @@ class PostgresStore:
         if self.tap is not None:
             self.tap.after(sql)
 
-    async def _play(self, connection: asyncpg.Connection, script: Script[Any]) -> Any:
+    async def _play(self, connection: asyncpg.Connection, script: Script[Any], *, begun: bool) -> Any:
+        """A script to its end, in a transaction from its start (`begun`), or from where it asks for one."""
+        if begun:
+            await self._step(connection, "begin")
         try:
             statement = next(script)
             while True:
-                if self.tap is not None:
-                    self.tap.before(statement.name)
-                rows = await self._execute(connection, statement)
-                if self.tap is not None:
-                    self.tap.after(statement.name)
+                rows: list[Any] = []
+                if not isinstance(statement, Begin):
+                    if self.tap is not None:
+                        self.tap.before(statement.name)
+                    rows = await self._execute(connection, statement)
+                    if self.tap is not None:
+                        self.tap.after(statement.name)
+                elif not begun:
+                    await self._step(connection, "begin")
+                    begun = True
                 statement = script.send(rows)
         except StopIteration as stop:
+            if begun:
+                await self._step(connection, "commit")
             return stop.value
+        except Exception:
+            if begun and not connection.is_closed():
+                with contextlib.suppress(asyncpg.PostgresError, *LOST):
+                    await connection.execute("rollback")
+            raise
 
-    async def _execute(self, connection: asyncpg.Connection, statement: Statement) -> list[Any]:
+    async def _execute(self, connection: asyncpg.Connection, statement: Ask | Each | Raw | Work) -> list[Any]:
         match statement:
             case Ask(name, args):
                 return cast(list[Any], await connection.fetch(self._queries[name], *args))
@@ -114,17 +128,41 @@ class PostgresStore:
                 await connection.execute(text)
                 return []
             case Work(_, do):
-                return [await work_in(connection, do, self.tap)]
+                self._working.add(connection)
+                try:
+                    return [await work_in(connection, do, self.tap)]
+                finally:
+                    self._working.discard(connection)
 
     async def listen(self, listener: Listener) -> None:
         """Hear of what other processes commit."""
-        self._ear = Ear(self.url, listener)
+        self._ear = Ear(self._address, listener)
         await self._ear.open()
 
     async def relisten(self) -> None:
         """Replace a listening connection that hears nothing."""
         if self._ear is not None:
             await self._ear.again()
+
+    def is_ready(self, lines: Iterable[Line]) -> bool:
+        """Is every connection for these lines of work open, as far as is known here?"""
+        return all(wire.ready for line in lines for wire in self._wires[line])
+
+    async def make_ready(self, lines: Iterable[Line]) -> None:
+        """Open the connections for these lines of work that are not open; see Store."""
+        for line in lines:
+            for wire in self._wires[line]:
+                if not wire.ready:
+                    # A pool lets clients in that it has no connection to the server for: only an answer counts.
+                    async with wire as connection, asyncio.timeout(ANSWER_WITHIN):
+                        await connection.execute("select")
+
+    async def verify(self, patience: float) -> None:
+        """Replace connections that do not answer; see Store."""
+        await self.relisten()
+        await asyncio.gather(
+            *(wire.verify(patience, self._working) for wires in self._wires.values() for wire in wires)
+        )
 
     async def check(self) -> list[tuple[bool, str, str]]:
         """The server's version and durability settings."""
@@ -140,6 +178,11 @@ class PostgresStore:
             for name in ("fsync", "full_page_writes", "synchronous_commit"):
                 value = getattr(connection.get_settings(), name, None) or await connection.fetchval(f"show {name}")
                 findings.append((value != "off", name, f"{value}"))
+            hanging = [
+                f"{name} is {state} for {seconds} s"
+                for name, state, seconds in await connection.fetch(self._queries["hanging_sessions"])
+            ]
+            findings.append((not hanging, "sessions", ", ".join(hanging) or "none hangs"))
             return findings
 
     async def close(self) -> None:

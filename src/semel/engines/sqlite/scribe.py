@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import queue
 import random
-import re
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import apsw
-import msgspec
-
-from semel.engines.journal.script import Ask, Each, Line, Procedure, Raw, Row, Script, Tap, Work, load_queries
+from semel.engines.journal.script import Ask, Begin, Each, Line, Procedure, Raw, Script, Tap, Work, load_queries
 from semel.engines.journal.working import Worked
-from semel.engines.sqlite.room import make_room
+from semel.engines.sqlite.checkpoint import Checkpoints
+from semel.engines.sqlite.driver import BUSY, CORRUPT, FULL, LOCKED, NOTADB, Connection, Driver
+from semel.engines.sqlite.rows import encode_list, expand, pack
 from semel.engines.sqlite.work import Undone, work_in
-from semel.errors import EngineError, EngineUnavailable, MigrationNeeded
+from semel.errors import EngineError, EngineUnavailable, MigrationNeeded, phrase, phrase_with_type
 
 MOST_JOBS: Final = 500
-MANY: Final = 64
-"""Commits after which more are to be expected."""
 LOCK_PATIENCE: Final = 30.0
+"""Seconds for which the lock of another writer is waited for."""
+CHECKPOINT_PATIENCE: Final = 1.0
+"""Seconds for which a checkpoint waits for the lock of another writer: it can also be made after the next commit."""
 PRAGMAS: Final = (
     "journal_mode = wal",
     "synchronous = full",
-    "wal_autocheckpoint = 4000",
+    "wal_autocheckpoint = 0",  # see checkpoint.py
     "journal_size_limit = 67108864",
     "temp_store = memory",
+    "secure_delete = off",  # as SQLite has it by default; Debian's overwrites what is deleted, at a cost
     "cache_size = -32768",
 )
 _PARTS: Final[dict[str, list[tuple[str, int]]]] = {}
@@ -41,8 +42,7 @@ def statements() -> dict[str, list[tuple[str, int]]]:
     """Every named query as its single statements, each with how many of the arguments it takes."""
     if not _PARTS:
         for name, text in load_queries("semel.engines.sqlite").items():
-            parts = [part.strip() for part in re.split(r";\s*(?:\n|$)", text) if part.strip()]
-            _PARTS[name] = [(p, max(map(int, re.findall(r"\?(\d+)", p)), default=0)) for p in parts]
+            _PARTS[name] = expand(text)
     return _PARTS
 
 
@@ -73,11 +73,18 @@ class Scribe(threading.Thread):
     """Runs scripts one transaction after the other; jobs that wait at the same time share one."""
 
     def __init__(
-        self, path: str, clock: Callable[[], float], tap: Callable[[], Tap | None], *, reads: bool = False
+        self,
+        path: str,
+        driver: Driver,
+        clock: Callable[[], float],
+        tap: Callable[[], Tap | None],
+        *,
+        reads: bool = False,
     ) -> None:
         super().__init__(name=f"semel-sqlite {path}", daemon=True)
         self._begin = "begin" if reads else "begin immediate"
         self._path = path
+        self._driver = driver
         self._clock = clock
         self._tap = tap
         self._jobs: queue.SimpleQueue[Job | Callable[[], None] | None] = queue.SimpleQueue()
@@ -85,9 +92,7 @@ class Scribe(threading.Thread):
         self._now = 0
         self._unknown = False
         self._version = 0
-        self._waited_since = 0.0
         self._level = "full"
-        self._commits = 0
         self._closing: Callable[[], object] = self._nothing
         self.on_commit: Callable[[set[asyncio.AbstractEventLoop]], None] = lambda loops: None
         self.on_change: Callable[[], None] = lambda: None
@@ -115,20 +120,34 @@ class Scribe(threading.Thread):
 
     def _open(self) -> None:
         try:
-            self._db = apsw.Connection(self._path, statementcachesize=256)
-        except apsw.Error as error:
+            self._db = self._connect()
+        except self._driver.error as error:
             raise EngineUnavailable(
-                f"cannot open the SQLite file {self._path!r}: {error}. Is its folder there, and writable?"
+                f"cannot open the SQLite file {self._path!r}: {phrase(error)}. Is its folder there, and writable?"
             ) from error
-        db = self._db
-        db.set_busy_handler(self._wait_for_lock)
-        db.create_scalar_function("semel_now", self._tell_now, 0, deterministic=True)
+        self._db.create_function("semel_now", self._tell_now)
         try:
             for pragma in PRAGMAS:
-                db.execute(f"pragma {pragma}").fetchall()
+                self._patiently(f"pragma {pragma}", LOCK_PATIENCE)
             self._version = self._data_version()
-        except apsw.Error as error:
-            raise EngineUnavailable(f"{self._path!r} is not a SQLite database Semel can use: {error}.") from error
+            if self._begin != "begin" and self._db.execute("pragma journal_mode")[0][0] == "wal":
+                # From here on only `begin immediate` can find the file locked, and waits in its own way.
+                self._db.execute("pragma busy_timeout = 0")
+        except self._driver.error as error:
+            raise EngineUnavailable(
+                f"{self._path!r} is not a SQLite database Semel can use: {phrase(error)}."
+            ) from error
+        self._checkpoints = None if self._path == ":memory:" else Checkpoints(self._path, self._connect_helper)
+
+    def _connect(self) -> Connection:
+        return self._driver.connect(self._path, patience=LOCK_PATIENCE)
+
+    def _connect_helper(self) -> Connection:
+        """A second connection of the writer thread, for checkpoints."""
+        helper = self._connect()
+        for pragma in ("synchronous = full", "wal_autocheckpoint = 0", "user_version"):  # the last one reads the file
+            helper.execute(f"pragma {pragma}")
+        return helper
 
     def run(self) -> None:
         """Until told to stop."""
@@ -148,7 +167,9 @@ class Scribe(threading.Thread):
             if jobs:
                 self._commit(jobs)
             if entry is None:
-                with contextlib.suppress(apsw.Error):
+                with contextlib.suppress(self._driver.error):
+                    if self._checkpoints is not None:
+                        self._checkpoints.close()
                     self._db.close()
                 with contextlib.suppress(RuntimeError):  # nobody waits any more
                     self._closing()
@@ -181,9 +202,17 @@ class Scribe(threading.Thread):
             return
         if not all(job.quiet for job in jobs):
             self.on_commit(loops)
-        self._commits += 1
-        if self._commits == MANY:
-            make_room(self._db, self._path, self._statements["fill"][0][0])
+        if self._checkpoints is not None and self._checkpoints.are_due():
+            self._checkpoint(self._checkpoints)
+
+    def _checkpoint(self, checkpoints: Checkpoints) -> None:
+        """Copy the log into the file. If that fails, the log grows until it can be done."""
+        with contextlib.suppress(self._driver.error):
+            self._patiently("begin immediate", CHECKPOINT_PATIENCE)
+            try:
+                checkpoints.make()
+            finally:
+                self._db.execute("rollback")
 
     def _transact(self, jobs: list[Job]) -> BaseException | None:
         tap = self._tap()
@@ -193,15 +222,15 @@ class Scribe(threading.Thread):
         # before it is acknowledged.
         self._synchronous("normal" if all(job.line is Line.CLAIM for job in jobs) else "full")
         try:
-            self._step(self._begin, tap)
+            self._step(self._begin, tap, LOCK_PATIENCE)
             for job in jobs:
                 job.error, job.result = None, self._play(job, tap)
             self._unknown = True
             self._step("commit", tap)
         except BaseException as error:
-            failure = _translate(error, self._path)
+            failure = self._translate(error)
             if self._db.in_transaction:
-                with contextlib.suppress(apsw.Error):
+                with contextlib.suppress(self._driver.error):
                     self._db.execute("rollback")
             for job in jobs:
                 job.error = failure
@@ -213,18 +242,36 @@ class Scribe(threading.Thread):
             self._db.execute(f"pragma synchronous = {level}")
             self._level = level
 
-    def _step(self, sql: str, tap: Tap | None) -> None:
+    def _step(self, sql: str, tap: Tap | None, patience: float = 0.0) -> None:
         if tap is not None:
             tap.before(sql)
-        self._db.execute(sql)
+        self._patiently(sql, patience)
         if tap is not None:
             tap.after(sql)
+
+    def _patiently(self, sql: str, patience: float) -> None:
+        """Run a statement. While another process writes, take short, uneven naps, so that nobody starves."""
+        end = 0.0
+        for tries in itertools.count():
+            try:
+                self._db.execute(sql)
+            except self._driver.error as error:
+                now = time.monotonic()
+                end = end or now + patience
+                if self._driver.code_of(error) != BUSY or now >= end:
+                    raise
+            else:
+                return
+            time.sleep(random.uniform(0.0002, 0.002) if tries < 50 else random.uniform(0.001, 0.01))
 
     def _play(self, job: Job, tap: Tap | None) -> Any:
         script = job.make()
         try:
             statement = next(script)
             while True:
+                if isinstance(statement, Begin):  # there is a transaction around every script
+                    statement = script.send([])
+                    continue
                 if tap is not None:
                     tap.before(statement.name)
                 rows = [self._work(job, statement, tap)] if isinstance(statement, Work) else self._execute(statement)
@@ -238,7 +285,7 @@ class Scribe(threading.Thread):
         if job.failure is not None:
             return None, job.failure
         try:
-            return work_in(self._db, statement.do, tap)
+            return work_in(self._db, self._driver, statement.do, tap)
         except Undone as undone:
             job.failure = undone.error
             raise
@@ -246,64 +293,51 @@ class Scribe(threading.Thread):
     def _execute(self, statement: Ask | Each | Raw) -> list[Any]:
         bound: tuple[Any, ...]
         if isinstance(statement, Raw):
-            return self._db.execute(statement.text).fetchall()
+            return self._db.execute_script(statement.text)
         if isinstance(statement, Each):
-            # All rows in one statement: SQLite then works through them without asking for the
-            # interpreter's lock in between, while the event loop goes on.
-            bound = (*statement.shared, _json([_hexed(row) for row in statement.rows]))
+            bound = (*statement.shared, *pack(statement.rows))
+        elif list in map(type, statement.args):
+            bound = tuple(encode_list(a) if isinstance(a, list) else a for a in statement.args)
         else:
-            bound = tuple(_json(a) if isinstance(a, list) else a for a in statement.args)
+            bound = statement.args
         rows: list[Any] = []
         for sql, count in self._statements[statement.name]:
-            rows += self._db.execute(sql, bound[:count]).fetchall()
+            rows += self._db.execute(sql, bound[:count])
         return rows
 
-    def _wait_for_lock(self, tries: int) -> bool:
-        """Another process writes: short, uneven naps, so that nobody starves."""
-        if tries == 0:
-            self._waited_since = time.monotonic()
-        time.sleep(random.uniform(0.0002, 0.002) if tries < 50 else random.uniform(0.001, 0.01))
-        return time.monotonic() - self._waited_since < LOCK_PATIENCE
-
     def _data_version(self) -> int:
-        return int(self._db.pragma("data_version"))
+        return int(self._db.execute("pragma data_version")[0][0])
 
     def _look(self) -> None:
-        with contextlib.suppress(apsw.Error):
+        with contextlib.suppress(self._driver.error):
             version = self._data_version()
             if version != self._version:
                 self._version = version
                 self.on_change()
 
-
-def _json(value: list[Any]) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _hexed(row: Row) -> list[Any]:
-    return [x.hex() if type(x) is bytes else x for x in row]
+    def _translate(self, error: BaseException) -> BaseException:
+        """SQLite's errors in Semel's words."""
+        if not isinstance(error, self._driver.error):
+            return error
+        path = self._path
+        match self._driver.code_of(error):
+            case code if code in (BUSY, LOCKED):
+                return EngineUnavailable(
+                    f"the SQLite file {path!r} stayed locked for {LOCK_PATIENCE:.0f} s: another process, or another "
+                    "connection of this one, holds a write transaction open."
+                )
+            case code if code == FULL:
+                return EngineUnavailable(f"the disk that holds {path!r} is full: nothing was written.")
+            case code if code in (CORRUPT, NOTADB):
+                return EngineError(f"{path!r} is damaged or is no SQLite database: {phrase(error)}.")
+            case _ if "no such table" in str(error):
+                return MigrationNeeded(
+                    f"{path!r} has no Semel tables (or old ones): {phrase(error)}. Run: semel migrate"
+                )
+            case _:
+                return EngineUnavailable(f"SQLite could not do it ({phrase_with_type(error)}).")
 
 
 def _deliver(jobs: list[Job]) -> None:
     for job in jobs:
         job.deliver()
-
-
-def _translate(error: BaseException, path: str) -> BaseException:
-    """SQLite's errors in Semel's words."""
-    match error:
-        case apsw.BusyError() | apsw.LockedError():
-            return EngineUnavailable(
-                f"the SQLite file {path!r} stayed locked for {LOCK_PATIENCE:.0f} s: another process holds a "
-                "write transaction open."
-            )
-        case apsw.FullError():
-            return EngineUnavailable(f"the disk that holds {path!r} is full: nothing was written.")
-        case apsw.SQLError() if "no such table" in str(error):
-            return MigrationNeeded(f"{path!r} has no Semel tables (or old ones): {error}. Run: semel migrate")
-        case apsw.CorruptError() | apsw.NotADBError():
-            return EngineError(f"{path!r} is damaged or is no SQLite database: {error}.")
-        case apsw.Error():
-            return EngineUnavailable(f"SQLite could not do it ({type(error).__name__}: {error}).")
-        case _:
-            return error

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar, cast
 
-import apsw
-
 from semel.engines.journal.script import Line, Listener, Procedure, Tap, load_migrations
-from semel.engines.sqlite.scribe import Scribe
+from semel.engines.sqlite import library_guard
+from semel.engines.sqlite.driver import choose_driver
+from semel.engines.sqlite.scribe import LOCK_PATIENCE, Scribe
 from semel.engines.sqlite.watch import Bell, Watch
 from semel.errors import EngineUnavailable
 
@@ -19,16 +19,22 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 FIXED_IN = (3, 51, 3)
-"""Older SQLite can lose a WAL reset race; the one that apsw brings is newer."""
+"""Older SQLite can lose commits at checkpoints without the write lock; see checkpoint.py."""
+_OLD_LIBRARY = (
+    " (SQLite before 3.51.3 can lose commits at its automatic ones: on connections of your own to this file, set "
+    "`pragma wal_autocheckpoint = 0`)"
+)
 
 
 class SqliteStore:
     """One SQLite database. `:memory:` lives as long as the store and can be shared between loops."""
 
     dialect = "sqlite"
+    reconnections = 0
 
-    def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: str, clock: Callable[[], float] = time.time, driver: str = "auto") -> None:
         self.path = path
+        self.driver = choose_driver(driver)
         self.migrations = load_migrations("semel.engines.sqlite")
         self.tap: Tap | None = None
         self._clock = clock
@@ -38,6 +44,7 @@ class SqliteStore:
         self._watches: list[Watch] = []
         self._bell = Bell(path)
         self._closed = False
+        self._held: library_guard.Identity | None = None
 
     @property
     def in_memory(self) -> bool:
@@ -53,13 +60,15 @@ class SqliteStore:
 
     def _for(self, line: Line) -> Scribe:
         if self._writer is None:
-            self._writer = Scribe(self.path, self._clock, lambda: self.tap)
+            library_guard.refuse_foreign(self.path, self.driver.name)
+            self._writer = Scribe(self.path, self.driver, self._clock, lambda: self.tap)
+            self._held = library_guard.hold(self.path, self.driver.name)
             self._writer.on_commit = self._committed
             self._writer.on_change = self._tell_all
         if line is not Line.READ or self.in_memory:
             return self._writer
         if self._reader is None:
-            self._reader = Scribe(self.path, self._clock, lambda: None, reads=True)
+            self._reader = Scribe(self.path, self.driver, self._clock, lambda: None, reads=True)
         return self._reader
 
     async def listen(self, listener: Listener) -> None:
@@ -70,6 +79,16 @@ class SqliteStore:
 
     async def relisten(self) -> None:
         """Nothing can be missed for long: the slow poll stands behind inotify."""
+
+    def is_ready(self, lines: Iterable[Line]) -> bool:
+        """A file is always there."""
+        return True
+
+    async def make_ready(self, lines: Iterable[Line]) -> None:
+        """There is nothing to open."""
+
+    async def verify(self, patience: float) -> None:
+        """There is no connection that could be lost."""
 
     def _committed(self, by: set[asyncio.AbstractEventLoop]) -> None:
         if self.in_memory:
@@ -87,20 +106,26 @@ class SqliteStore:
                     loop.call_soon_threadsafe(listener.stirred)
 
     async def check(self) -> list[tuple[bool, str, str]]:
-        """The library's version and the file's health."""
-        version = apsw.sqlite_lib_version()
-        numbers = tuple(map(int, version.split(".")[:3]))
-        findings = [(numbers >= FIXED_IN, "SQLite library", f"{version} (needs 3.51.3 or newer)")]
-        if not self.in_memory:
-            verdict = await asyncio.to_thread(self._quick_check)
-            findings.append((verdict == "ok", "file integrity", f"{self.path}: {verdict}"))
+        """The library, what is refused beside it, and the file's health."""
+        version = ".".join(map(str, self.driver.version))
+        via = "Python's own sqlite3" if self.driver.name == "sqlite3" else "apsw"
+        findings = [(True, "SQLite library", f"{version} through {via}")]
+        if self.in_memory:
+            return findings
+        self._for(Line.CONTROL)
+        fixed = self.driver.version >= FIXED_IN
+        findings.append((True, "SQLite checkpoints", "under the write lock" + ("" if fixed else _OLD_LIBRARY)))
+        seen = library_guard.find_open_elsewhere(self.path, self.driver.name)
+        findings.append((not seen, "second SQLite library", seen or library_guard.describe(self.driver.name)))
+        verdict = await asyncio.to_thread(self._quick_check)
+        findings.append((verdict == "ok", "file integrity", f"{self.path}: {verdict}"))
         return findings
 
     def _quick_check(self) -> str:
         try:
-            with contextlib.closing(apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)) as db:
-                return str(db.pragma("quick_check"))
-        except apsw.Error as error:
+            with contextlib.closing(self.driver.connect(self.path, patience=LOCK_PATIENCE, read_only=True)) as db:
+                return str(db.execute("pragma quick_check")[0][0])
+        except self.driver.error as error:
             return str(error)
 
     async def close(self) -> None:
@@ -112,4 +137,6 @@ class SqliteStore:
         for scribe in (self._reader, self._writer):
             if scribe is not None:
                 await scribe.close()
+        library_guard.release(self._held)
+        self._held = None
         self._bell.close()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
-
-import apsw
 
 from semel.engines.journal.script import Tap
 from semel.engines.journal.wording import refuse_control
 from semel.engines.journal.working import Worked, work
+from semel.engines.sqlite.driver import BUSY, FULL, IOERR, NOMEM, Connection, Driver
 from semel.errors import EngineUnavailable, InvalidValue
 
-AWAY = (apsw.FullError, apsw.IOError, apsw.BusyError, apsw.NoMemError, EngineUnavailable)
+_AWAY: Final = (FULL, IOERR, BUSY, NOMEM)
 """What says nothing of the function: the database could not do it now, and may later."""
+_TEXTS: Final = re.compile(r"'[^']*'")
 ENDED: Final = (
     "a statement in ctx.transaction() has ended the transaction itself (`insert or rollback`, `on conflict rollback`, "
     "`raise(rollback, …)` in a trigger): nothing of it was kept. Use `or abort`, which undoes that statement only."
@@ -32,10 +33,11 @@ class Undone(Exception):
 class SqliteTransaction:
     """What `ctx.transaction` hands to the function: statements with $1, $2, … as on PostgreSQL."""
 
-    def __init__(self, db: apsw.Connection, tap: Tap | None) -> None:
+    def __init__(self, db: Connection, driver: Driver, tap: Tap | None) -> None:
         self._db = db
+        self._driver = driver
         self._tap = tap
-        self.error: apsw.Error | None = None
+        self.error: Exception | None = None
         """What the last statement raised that failed. Where one ended the transaction, it was the last."""
 
     def execute(self, sql: str, *args: Any) -> list[tuple[Any, ...]]:
@@ -45,10 +47,10 @@ class SqliteTransaction:
             raise InvalidValue(ENDED)
         if self._tap is not None:
             self._tap.before(sql)
-        bound: Any = args if "?" in sql else {str(at): value for at, value in enumerate(args, 1)}
+        in_order = "?" in _TEXTS.sub("", sql)
         try:
-            rows = self._db.execute(sql, bound).fetchall()
-        except apsw.Error as error:
+            rows = self._db.execute(sql, args if in_order else {str(at): value for at, value in enumerate(args, 1)})
+        except self._driver.error as error:
             self.error = error
             raise
         if self._tap is not None:
@@ -56,26 +58,29 @@ class SqliteTransaction:
         return rows
 
 
-def work_in(db: apsw.Connection, do: Callable[[Any], Any], tap: Tap | None = None) -> Worked:
+def work_in(db: Connection, driver: Driver, do: Callable[[Any], Any], tap: Tap | None = None) -> Worked:
     """Run it; what it wrote is undone if it raises. A database that is away is no answer, and is raised.
 
     Raises Undone when it has ended the transaction: then nothing is left of it, nor of what came before.
     """
-    tx = SqliteTransaction(db, tap)
+    tx = SqliteTransaction(db, driver, tap)
     db.execute("savepoint semel_work")
-    db.set_commit_hook(lambda: True)  # whatever gets past the look at its words is undone, not committed
+    db.forbid_transaction_control(True)  # whatever gets past the look at its words is refused
     try:
         value, error = work(do, tx)
     finally:
-        db.set_commit_hook(None)
-    if isinstance(error, AWAY):
+        db.forbid_transaction_control(False)
+    if error is not None and _is_away(error, driver):
         raise error
-    try:
-        if error is not None:
-            db.execute("rollback to semel_work")
-        db.execute("release semel_work")
-    except apsw.SQLError as gone:  # there is no such savepoint any more
-        if isinstance(tx.error, AWAY):
-            raise tx.error from gone
-        raise Undone(error or InvalidValue(ENDED)) from gone
+    if not db.in_transaction:
+        if tx.error is not None and _is_away(tx.error, driver):
+            raise tx.error
+        raise Undone(error or InvalidValue(ENDED))
+    if error is not None:
+        db.execute("rollback to semel_work")
+    db.execute("release semel_work")
     return value, error
+
+
+def _is_away(error: BaseException, driver: Driver) -> bool:
+    return isinstance(error, EngineUnavailable) or driver.code_of(error) in _AWAY

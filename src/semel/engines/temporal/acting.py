@@ -13,20 +13,25 @@ from msgspec import Raw, Struct
 from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy
 
+from semel.codec import decoder_of
 from semel.contract.lifecycle import Status
 from semel.define.entity import Entity
+from semel.engines.temporal.attributes import ATTRIBUTES, attributes_of
 from semel.engines.temporal.bridge import INHERIT
-from semel.engines.temporal.carrying import Packed, pack, unpack
+from semel.engines.temporal.card import FAILED_MESSAGES
+from semel.engines.temporal.carrying import Packed, Row, pack, unpack
 from semel.engines.temporal.commanding import Commands
-from semel.engines.temporal.hosting import FlowHost, Patching
+from semel.engines.temporal.hosting import FlowHost, Patching, warn_of_conflicts
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.resting import Shelf, read, rests, row_of, written
 from semel.engines.temporal.tally import Tally
+from semel.engines.temporal.tasking import memo_of_this
 from semel.flow import snapshot
 from semel.flow.actor import Actor
-from semel.flow.entries import NOTHING, Signalled
+from semel.flow.commands import Kind
+from semel.flow.entries import NOTHING, Signalled, stored
 from semel.flow.instance import Instance
-from semel.flow.seen import Seen
+from semel.flow.seen import Seen, SeenRow
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Ended, Turn
 from semel.settings import Settings
@@ -49,8 +54,15 @@ class Letter(Struct, array_like=True, frozen=True):
     at: int
 
 
+read_letters: Final = decoder_of(list[Letter]).decode
+
+
 class _Actor(Patching, Actor):
     """An entity whose patches are Temporal's."""
+
+    def recorded(self, kind: Kind, name: str) -> bool:
+        """See Instance. There is no marker to ask for: a turn that asks for nothing is not run again when replayed."""
+        return False
 
 
 class EntityHost(FlowHost):
@@ -69,12 +81,14 @@ class EntityHost(FlowHost):
         self._stale = False
         """Is what the code came to in history, so that it goes on from there?"""
         self._held = False
+        self._marked = False
+        """Can it be found as one that has messages which failed?"""
 
     def receive(self, letters: RawValue) -> None:
         """Messages, in order. No clock of a sender is believed that is ahead."""
-        now = self.clock.now()
-        for one in msgspec.json.decode(unwrap(letters) or b"[]", type=list[Letter]):
-            self.arrive(Signalled(one.name, one.payload, one.key), min(one.at, now))
+        now, source = self.clock.now(), self.count_signal(MESSAGES)
+        for one in read_letters(unwrap(letters) or b"[]"):
+            self.arrive(Signalled(one.name, one.payload, one.key), min(one.at, now), source)
 
     async def run(self, input: RawValue, carried: RawValue) -> RawValue:
         """See FlowHost."""
@@ -109,9 +123,11 @@ class EntityHost(FlowHost):
 
     def _actor(self) -> _Actor:
         """The code, as it goes on from when it last rested."""
-        rows = ((row.n, row.key, row.at) for row in self._shelf.rows.values())
+        rows = [_seen_row(row) for row in self._shelf.rows.values()]
         actor = _Actor(self._entity, self._who, self.settings, self._last, Seen(self._entity.fresh_window(), rows))
         actor.outer = asyncio.get_running_loop()
+        self._cover(actor)
+        actor.watched = self.events is not None and self.events.events.wants_ends
         if self._held:
             actor.hold(MAIL_BYTES)
         return actor
@@ -142,15 +158,16 @@ class EntityHost(FlowHost):
             if then is not None:
                 break
         rest = read(then)
-        turn = Turn() if rest.rests and not rest.asks else await self._run(arrivals)
+        turn = Turn() if rest.rests and not rest.asks else await self._run(arrivals, rest.frees_keys)
         if rest.rests:
             rest.onto(turn)
             self._stale = True
         return turn
 
-    async def _run(self, arrivals: Sequence[Arrival]) -> Turn:
+    async def _run(self, arrivals: Sequence[Arrival], frees_keys: bool = True) -> Turn:
         if self._live is None:
             self._live = self._actor()
+        self._live.frees_keys = frees_keys
         return await super()._turn(self._live, arrivals)
 
     async def _note(self, instance: Instance, turn: Turn) -> bytes | None:
@@ -162,7 +179,11 @@ class EntityHost(FlowHost):
             self._shelf.drop(number)
         if turn.snapshot is not None:
             self._last = turn.snapshot
-        self._tally.add(self.clock.now(), seen=turn.hits, overflowed=turn.overflowed)
+        warn_of_conflicts(self._who.key, turn.conflicts)
+        self._tally.add(
+            self.clock.now(), seen=turn.hits, overflowed=turn.overflowed, message_differs=len(turn.conflicts)
+        )
+        self._mark_failed(turn)
         if self._stale and self._live is not None:
             self._live.close()
             self._live = None
@@ -172,6 +193,15 @@ class EntityHost(FlowHost):
             if self._live is not None:
                 self._live.hold(MAIL_BYTES)
         return None
+
+    def _mark_failed(self, turn: Turn) -> None:
+        """Let `semel doctor` find it while it has messages that failed."""
+        failing = bool(self._shelf.failed)
+        if failing == self._marked and not (failing and any(c.kind is Kind.ATTRIBUTE for c in turn.commands)):
+            return
+        self._marked = failing
+        values = attributes_of(self.card, self._last.attributes)[ATTRIBUTES]
+        workflow.upsert_search_attributes([ATTRIBUTES.value_set([*values, *[FAILED_MESSAGES][: int(failing)]])])
 
     async def _rest(self, instance: Instance, turn: Turn) -> None:
         """Between two messages its state is all there is to know: the moment to begin a new history."""
@@ -185,7 +215,7 @@ class EntityHost(FlowHost):
         """Nothing is lost on the way: Temporal takes this back if another message has come, and tells of that first."""
         packed = self._pack(snapshot.dump(taken))
         self._tally.add(self.clock.now(), overflowed=packed.keys)
-        workflow.continue_as_new(args=[wrap(b"{}"), wrap(packed.data)])
+        workflow.continue_as_new(args=[wrap(b"{}"), wrap(packed.data)], memo=memo_of_this())
 
     def _pack(self, start: bytes | None = None) -> Packed:
         packed = pack(list(self._shelf.rows.values()), start, self.clock.skipped)
@@ -204,6 +234,11 @@ class EntityHost(FlowHost):
             if then <= due and skipped == self.clock.skipped:
                 return
         super()._set_alarm(due)
+
+
+def _seen_row(row: Row) -> SeenRow:
+    failed = None if row.name is None else len(stored(row.body) or b"")
+    return SeenRow(row.n, row.key, row.at, row.mark, failed)
 
 
 def _is_long() -> bool:

@@ -13,19 +13,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 from temporalio.api.history.v1 import HistoryEvent
 
 from semel.contract.lifecycle import Status
+from semel.contract.records import Undelivered
 from semel.engine.protocol import Outcome
-from semel.engines.temporal.acting import MESSAGES, Letter
+from semel.engines.temporal.acting import MESSAGES, read_letters
 from semel.engines.temporal.carrying import Carried, Row, inherited, unpack
 from semel.engines.temporal.names import split, workflow_id
 from semel.engines.temporal.payloads import bytes_of
 from semel.engines.temporal.reading import CLOSED, Reader, Seen
 from semel.engines.temporal.resting import beginning_in, keys_in, rest_in, state_in
 from semel.engines.temporal.writing import Receipt
-from semel.flow.replies import load
+from semel.flow.entries import stored
+from semel.flow.replies import load, undelivered_of
 from semel.flow.seen import PRIVATE
 
 POLL: Final = (0.01, 1.0)
@@ -141,7 +143,7 @@ class Questions:
         if signal.signal_name != MESSAGES:
             return False
         (payload,) = await self._reader.decode(list(signal.input.payloads))
-        letters = msgspec.json.decode(bytes_of(payload) or b"[]", type=list[Letter])
+        letters = read_letters(bytes_of(payload) or b"[]")
         return any(one.key == look.key and look.sent_at in (None, one.at) for one in letters)
 
     async def _last_words(self, seen: Seen | None, key: str) -> Outcome:
@@ -172,11 +174,26 @@ class Questions:
 
     async def _left(self, seen: Seen) -> Carried:
         """One that was ended from outside could not leave a will: its history tells."""
-        left, whole = await keys_in(self._reader, *_place(seen))
+        left, whole, gone = await keys_in(self._reader, *_place(seen))
         if whole or seen.card.previous is None:
             return left
         before = await self.keys_of(seen.card.previous)
-        return left if before is None else Carried([*unpack(before).rows, *left.rows])
+        if before is None:
+            return left
+        return Carried([*(row for row in unpack(before).rows if row.n not in gone), *left.rows])
+
+    async def undelivered(self, key: str) -> Undelivered:
+        """Messages that failed, and messages that were refused, of the newest entity under a key."""
+        seen = await self._reader.describe(workflow_id("entity", key))
+        if seen is None:
+            return Undelivered()
+        if seen.live:
+            left = await self._left(seen)
+        else:
+            known = await self.keys_of(seen.id)
+            left = Carried([]) if known is None else unpack(known)
+        rows = [row for row in left.rows if row.answer is not None]
+        return undelivered_of((row.n, row.key, row.at, bytes(row.reply), row.name, stored(row.body)) for row in rows)
 
 
 def _among(rows: Sequence[Row], key: str, gone: set[int]) -> Row | None:
@@ -185,7 +202,7 @@ def _among(rows: Sequence[Row], key: str, gone: set[int]) -> Row | None:
 
 
 def _outcome(row: Row) -> Outcome:
-    return GONE if row.answer is None else load(row.answer)
+    return replace(GONE, mark=row.mark) if row.answer is None else load(row.answer, row.mark)
 
 
 def _place(seen: Seen) -> tuple[str, str]:

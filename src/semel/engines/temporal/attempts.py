@@ -12,18 +12,25 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from temporalio import workflow
 from temporalio.common import Priority, RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 from temporalio.workflow import ActivityCancellationType
 
+from semel.codec import converter_of, decoder_of
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.engines.temporal.clock import Clock
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.flow.turn import Ended
 
-ONCE: Final = RetryPolicy(maximum_attempts=1)
+BY_OTHERS: Final = RetryPolicy(
+    initial_interval=timedelta(milliseconds=250), maximum_interval=timedelta(seconds=5),
+    non_retryable_error_types=["TemporalTimeout:Heartbeat", "TemporalTimeout:StartToClose"],
+)  # fmt: skip
+"""The server offers a task again that was given to a worker without its function. All else is decided here: our
+activities raise what is not retryable, and a worker that died counts as an attempt."""
 FOR_EVER: Final = timedelta(days=3650)
 LEVELS: Final = 5
 DEATH: Final = "semel.WorkerLost"
@@ -44,6 +51,8 @@ class Slip(Struct, frozen=True, omit_defaults=True):
     generation: int = 0
     root: str | None = None
     parent: str | None = None
+    undecoded: float = 0.0
+    """Seconds since a worker first could not decode its input."""
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
@@ -54,26 +63,35 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
     retry_in: float | None = None
     """Seconds to the next attempt; None: this was the last one."""
     counts: bool = True
-    """False: its worker stopped, and nothing is known of the task itself."""
+    """False: its worker stopped, or could not decode its input, and nothing is known of the task itself."""
+
+
+read_slip: Final = decoder_of(Slip).decode
+_to_verdict: Final = converter_of(Verdict)
 
 
 async def attempts(
     clock: Clock, name: str, queue: str, input: bytes, slip: Callable[[int], Slip], *, max_attempts: int,
     lease: timedelta, priority: int, tell: Callable[[int, ErrorInfo | None, int], None] = lambda *_: None,
-    mark: str | None = None,
+    mark: str | None = None, lost: Callable[[Slip, Verdict], None] = lambda *_: None,
 ) -> Ended:  # fmt: skip
     """Run a task to its end. Cancelled: so is the activity.
 
     `tell` hears of each attempt that is not the last: how many there were that count, its error, when the next is due.
+    `lost` hears of each attempt whose worker died.
     `mark` becomes the id of the activity, which Temporal compares when it replays; its input it does not compare.
     """
     done = 0
+    undecoded_since: int | None = None
     while True:
         attempt = done + 1
+        about = slip(attempt)
+        if undecoded_since is not None:
+            about = replace(about, undecoded=(clock.now() - undecoded_since) / 1_000_000)
         try:
             result: RawValue = await workflow.execute_activity(
-                name, args=[wrap(input), wrap(msgspec.json.encode(slip(attempt)))], task_queue=queue,
-                result_type=RawValue, start_to_close_timeout=FOR_EVER, heartbeat_timeout=lease, retry_policy=ONCE,
+                name, args=[wrap(input), wrap(msgspec.json.encode(about))], task_queue=queue,
+                result_type=RawValue, start_to_close_timeout=FOR_EVER, heartbeat_timeout=lease, retry_policy=BY_OTHERS,
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 priority=priority_of(priority), activity_id=mark,
             )  # fmt: skip
@@ -82,11 +100,18 @@ async def attempts(
             if is_cancelled_exception(error):
                 return Ended(Status.CANCELLED)
             verdict = verdict_of(error, attempt, max_attempts)
+            if verdict.error is not None and verdict.error.type == DEATH:
+                lost(about, verdict)
         if verdict.retry_in is None:
             return Ended(Status(verdict.status), None, verdict.error)
         done += verdict.counts
         due = clock.now() + round(verdict.retry_in * 1_000_000)
+        left_undecoded = not verdict.counts and verdict.error is not None
         if verdict.counts:
+            undecoded_since = None
+        elif left_undecoded and undecoded_since is None:
+            undecoded_since = clock.now()
+        if verdict.counts or left_undecoded:
             tell(done, verdict.error, due)
         if verdict.retry_in > 0:
             await clock.until(due)
@@ -96,7 +121,7 @@ def verdict_of(error: ActivityError, attempt: int, most: int) -> Verdict:
     """What became of an attempt."""
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.details:
-        return msgspec.convert(cause.details[0], Verdict)
+        return _to_verdict(cause.details[0])
     if isinstance(cause, ApplicationError) and cause.type == UNKNOWN:
         return Verdict(retry_in=ELSEWHERE, counts=False)
     text = f"the worker died or went silent while running this task ({attempt} times, of {most}): {cause or error}"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from temporalio.common import RawValue
 
-from semel.contract.decision import Reuse
+from semel.codec import decoder_of
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
-from semel.contract.times import micros, span
-from semel.engine.protocol import Start, Terms
+from semel.engines.temporal.arrivals import Moment
 from semel.engines.temporal.payloads import unwrap
-from semel.flow.entries import NOTHING, Resolved, raw, stored
+from semel.flow.entries import NOTHING, Resolved, stored
 from semel.flow.turn import Ended
 
 START: Final = "semel:start"
@@ -27,42 +27,6 @@ STEP: Final = "semel:step"
 """A local activity: it runs a step, and writes a row of the journal into history. One name for all of them, since
 Temporal compares names when it replays, and Semel can say more of what differs."""
 INHERIT: Final = "semel:inherit"
-
-
-class Ask(Struct, frozen=True, omit_defaults=True):
-    """A start as plain data."""
-
-    kind: str
-    name: str
-    queue: str
-    key: str
-    payload: msgspec.Raw
-    fingerprint: str
-    reuse: str
-    priority: int
-    max_attempts: int
-    retention: int
-    window: int
-    parent: str
-    now: int
-
-    @classmethod
-    def of(cls, start: Start, now: int, parent: str) -> Ask:
-        """A start as a workflow asks for it."""
-        terms = start.terms
-        return cls(
-            terms.kind, terms.name, terms.queue, start.key or "", raw(start.payload), start.fingerprint.hex(),
-            terms.reuse.value, terms.priority, terms.max_attempts, micros(terms.retention), micros(terms.window),
-            parent, now,
-        )  # fmt: skip
-
-    def start(self, id: str) -> Start:
-        """The request again. `id` makes asking twice harmless."""
-        terms = Terms(
-            self.kind, self.name, self.queue, self.priority, Reuse(self.reuse), self.max_attempts,
-            span(self.retention), span(self.window),
-        )  # fmt: skip
-        return Start(id, self.key, bytes(self.payload), bytes.fromhex(self.fingerprint), terms)
 
 
 class Heirloom(Struct, frozen=True):
@@ -81,6 +45,8 @@ class Told(Struct, frozen=True, omit_defaults=True):
     output: msgspec.Raw = NOTHING
     error: ErrorInfo | None = None
     refused: ErrorInfo | None = None
+    begun: bool = False
+    """Was it begun by whoever asked? Else it was there before."""
 
     def ended(self) -> Ended:
         """As an end."""
@@ -98,17 +64,29 @@ class Made(Struct, frozen=True, array_like=True, omit_defaults=True):
     output: msgspec.Raw = NOTHING
     error: ErrorInfo | None = None
     row: msgspec.Raw = NOTHING
+    moments: dict[str, Moment] = field(default_factory=dict)
+    """When things came, where that was asked for."""
 
     def resolved(self) -> Resolved:
         """As the code hears of it."""
         return Resolved(self.number, self.status, self.output, self.error)
 
 
+def request_id_of(run: str, activity: str) -> str:
+    """The id of a start that a workflow asks its worker for: the same however often the activity is tried."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run}/{activity}"))
+
+
+read_heirloom: Final = decoder_of(Heirloom).decode
+read_made: Final = decoder_of(Made).decode
+read_told: Final = decoder_of(Told).decode
+
+
 def made_of(value: RawValue) -> Made:
     """The same from a payload."""
-    return msgspec.json.decode(unwrap(value) or b"[]", type=Made)
+    return read_made(unwrap(value) or b"[]")
 
 
 def told_of(value: RawValue) -> Told:
     """The answer in a payload."""
-    return msgspec.json.decode(unwrap(value) or b"{}", type=Told)
+    return read_told(unwrap(value) or b"{}")

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from semel.errors import EngineError, EngineUnavailable
+from semel.errors import EngineError, EngineUnavailable, phrase
 
 T = TypeVar("T")
 _AWAY = (
@@ -38,5 +38,5 @@ async def call_or_none(request: Awaitable[T]) -> T | None:
 def told(error: RPCError) -> Exception:
     """An error of the cluster."""
     if error.status in _AWAY:
-        return EngineUnavailable(f"the Temporal cluster is away: {error.message}. Try again.")
-    return EngineError(f"the Temporal cluster refuses: {error.message}.")
+        return EngineUnavailable(f"the Temporal cluster is away: {phrase(error.message)}. Try again.")
+    return EngineError(f"the Temporal cluster refuses: {phrase(error.message)}.")

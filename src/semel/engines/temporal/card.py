@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from semel.codec import converter_of
 from semel.contract.durations import spell
 from semel.contract.retention import WORKFLOW_RETENTION
 from semel.contract.times import micros, span
@@ -64,6 +65,10 @@ class Card(Struct, frozen=True, omit_defaults=True):
     """The request that it came of: of several who want to follow another one, and when it is sent again."""
     ledger: bool = False
     """Its window is longer than the cluster remembers: the records database remembers its key."""
+    earlier: str = ""
+    """Tags of the requests whose executions had its key before, the last one first; see `predecessors`."""
+    beyond: str | None = None
+    """The newest execution before it whose request is not among these tags."""
     skipped: int = 0
     """By how many microseconds the clock of whoever asked was ahead: only where tests move clocks."""
 
@@ -80,6 +85,9 @@ class Card(Struct, frozen=True, omit_defaults=True):
     def held(self) -> timedelta:
         """How long its key is held after its end."""
         return span(self.window)
+
+
+_to_card: Final = converter_of(Card)
 
 
 def card_of(start: Start, now: int, *, parent: str | None = None, skipped: int = 0) -> Card:
@@ -106,6 +114,8 @@ KEPT: Final = [
 """For how long executions are kept, rounded up: the cleaner asks for each of these what is older."""
 OURS: Final = "semel:"
 """How those search attributes begin that are Semel's own."""
+FAILED_MESSAGES: Final = OURS + "failed-messages"
+"""Of an entity that has messages which failed and were not sent again."""
 LONGER: Final = OURS + "kept=longer"
 """Of what is kept so long that the cluster is the one to forget it."""
 
@@ -134,6 +144,6 @@ def to_memo(card: Card) -> dict[str, Any]:
 def from_memo(value: Any) -> Card | None:
     """The card in a memo field; None: it is not one of ours."""
     try:
-        return None if value is None else msgspec.convert(value, Card)
+        return None if value is None else _to_card(value)
     except msgspec.ValidationError:
         return None

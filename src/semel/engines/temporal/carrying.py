@@ -15,13 +15,16 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
+from semel.codec import decoder_of
 from semel.flow.entries import NOTHING, stored
-from semel.flow.seen import PRIVATE
+from semel.flow.seen import CONFLICT, FAILED, PRIVATE
 
 MOST: Final = 1_800_000
 """Bytes of what is packed: a payload has 2 MB, and a codec may add to it."""
 RAW: Final = 6_000_000
 """Bytes before they are packed: more would take longer than a workflow may think."""
+NOTES: Final = (FAILED, CONFLICT)
+"""How the keys of rows begin that are no answers: messages that failed without a key, and those that were refused."""
 SPARE: Final = 1.1
 """So much more than needed is given up each time, so that it is enough after a few."""
 
@@ -33,6 +36,12 @@ class Row(Struct, array_like=True, frozen=True):
     key: str
     at: int
     reply: Raw
+    mark: str | None = None
+    """What the message is compared by."""
+    name: str | None = None
+    """Of a message that failed and freed its key: its handler."""
+    body: Raw = NOTHING
+    """Of such a message: its arguments, or NOTHING if there was no room for them."""
 
     @property
     def answer(self) -> bytes | None:
@@ -73,15 +82,18 @@ def pack(rows: Sequence[Row], start: bytes | None = None, skipped: int = 0, most
         excess = round(SPARE * _weight(kept) * (1 - most / len(data))) + 1
 
 
+_read: Final = decoder_of(Carried).decode
+
+
 def unpack(data: bytes) -> Carried:
     """What was packed."""
     packed = msgspec.json.decode(data)["zlib"]
-    return msgspec.json.decode(zlib.decompress(b64decode(packed)), type=Carried)
+    return _read(zlib.decompress(b64decode(packed)))
 
 
 def inherited(left: Carried) -> bytes:
     """What the next entity under the same key knows of the last one: the keys that people gave, with their answers."""
-    return pack([row for row in left.rows if not row.key.startswith(PRIVATE)]).data
+    return pack([row for row in left.rows if not row.key.startswith(PRIVATE) or row.key.startswith(NOTES)]).data
 
 
 def _encode(carried: Carried) -> bytes:
@@ -94,16 +106,16 @@ def _weight(rows: Sequence[Row]) -> int:
 
 
 def _heft(row: Row) -> int:
-    return len(row.key) + 30 + len(bytes(row.reply))
+    return len(row.key) + 40 + len(bytes(row.reply)) + len(row.mark or "") + len(bytes(row.body))
 
 
 def _without_answers(rows: list[Row], excess: int) -> tuple[list[Row], int]:
     """The same keys, the oldest ones without their answers; how many are gone."""
     kept, gone = [], 0
     for row in rows:
-        if excess > 0 and row.answer is not None:
-            excess -= len(bytes(row.reply))
-            row = Row(row.n, row.key, row.at, NOTHING)
+        if excess > 0 and row.answer is not None and not row.key.startswith(NOTES):
+            excess -= len(bytes(row.reply)) + len(bytes(row.body))
+            row = msgspec.structs.replace(row, reply=NOTHING, body=NOTHING)
             gone += 1
         kept.append(row)
     return kept, gone

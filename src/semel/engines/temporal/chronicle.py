@@ -11,13 +11,15 @@ from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
-from semel.engines.temporal.bridge import FORK, STEP, Made
+from semel.engine import start_request
+from semel.engines.temporal.bridge import FORK, START, STEP, Made, read_made, read_told, request_id_of
 from semel.engines.temporal.commanding import CLOSED
 from semel.engines.temporal.inheriting import Carried, Inheritance, load, unpack
 from semel.engines.temporal.journaling import filled
-from semel.engines.temporal.names import execution_id
+from semel.engines.temporal.names import execution_id, workflow_id
 from semel.engines.temporal.payloads import bytes_of
 from semel.engines.temporal.reading import Reader
+from semel.errors import NotDecodable
 from semel.flow import entries
 from semel.flow.entries import NOTHING, Signalled, raw, stored
 
@@ -32,10 +34,20 @@ _ENDED: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ChildStart:
+    """A child that a worker was asked to start, since its key had been used before."""
+
+    workflow_id: str
+    request_id: str
+    on_close: str
+
+
 @dataclass(slots=True)
 class Chronicle:
     """One run."""
 
+    run: str = ""
     input: bytes | None = None
     carried: Carried = field(default_factory=Carried)
     inherited: Inheritance | None = None
@@ -43,7 +55,11 @@ class Chronicle:
     signals: list[Signalled] = field(default_factory=list)
     outputs: dict[int, Raw] = field(default_factory=dict)
     children: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """By the event that began them: (how it goes with its parent, the execution), while they run."""
+    """By the event that began them: (how it goes with its parent, the execution), while they run.
+
+    Those that a worker was asked to start stay here, since their end is no event of this run."""
+    starts: dict[int, ChildStart] = field(default_factory=dict)
+    """Children that a worker was asked to start, by event, while there is no answer."""
     _inheriting: set[int] = field(default_factory=set)
 
     @property
@@ -78,7 +94,7 @@ class Chronicle:
 
 async def read(reader: Reader, id: str, run: str) -> Chronicle:
     """All that a run's history holds."""
-    told = Chronicle()
+    told = Chronicle(run=run)
     async for event in reader.events(id, run):
         await _tell(told, reader, event)
     return told
@@ -102,15 +118,35 @@ async def _tell(told: Chronicle, reader: Reader, event: HistoryEvent) -> None:
                 payload, key, *_ = [*await _data(reader, signal.input), None, None]
                 told.signals.append(Signalled(signal.signal_name, raw(payload), msgspec.json.decode(key or b"null")))
         case "activity_task_scheduled_event_attributes":
-            if event.activity_task_scheduled_event_attributes.activity_type.name == FORK:
+            name = event.activity_task_scheduled_event_attributes.activity_type.name
+            if name == FORK:
                 told._inheriting.add(event.event_id)
+            elif name == START:
+                await _tell_of_start(told, reader, event)
         case "activity_task_completed_event_attributes":
             done = event.activity_task_completed_event_attributes
             if done.scheduled_event_id in told._inheriting:
                 (left,) = await _data(reader, done.result)
                 told.inherited = unpack(left or b"{}")
+            elif (start := told.starts.pop(done.scheduled_event_id, None)) is not None:
+                (answer,) = await _data(reader, done.result)
+                if (child := read_told(answer or b"{}")).begun:
+                    told.children[event.event_id] = start.on_close, child.id
         case _:
             await _tell_of_child(told, reader, event)
+
+
+async def _tell_of_start(told: Chronicle, reader: Reader, event: HistoryEvent) -> None:
+    scheduled = event.activity_task_scheduled_event_attributes
+    (data,) = await _data(reader, scheduled.input)
+    try:
+        asked = start_request.from_bytes(data or b"{}")
+    except NotDecodable:  # of another release: what it began is not closed from here
+        return
+    if asked.on_parent_close is not None and asked.key is not None:
+        id_ = workflow_id(asked.terms.kind, asked.key)
+        request_id = request_id_of(told.run, scheduled.activity_id)
+        told.starts[event.event_id] = ChildStart(id_, request_id, asked.on_parent_close)
 
 
 async def _tell_of_child(told: Chronicle, reader: Reader, event: HistoryEvent) -> None:
@@ -118,7 +154,7 @@ async def _tell_of_child(told: Chronicle, reader: Reader, event: HistoryEvent) -
         memo = event.start_child_workflow_execution_initiated_event_attributes.memo.fields
         if CLOSED in memo:
             (agreed,) = await reader.decode([memo[CLOSED]])
-            told.children[event.event_id] = msgspec.json.decode(bytes_of(agreed) or b'""', type=str), ""
+            told.children[event.event_id] = str(msgspec.json.decode(bytes_of(agreed) or b'""')), ""
     elif event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
         began = event.child_workflow_execution_started_event_attributes
         if began.initiated_event_id in told.children:
@@ -138,7 +174,7 @@ async def made_in(reader: Reader, event: HistoryEvent) -> Made | None:
     if about.get("activity_type") != STEP:
         return None
     (result,) = await _data(reader, marker.details["result"])
-    return msgspec.json.decode(result or b"[]", type=Made)
+    return read_made(result or b"[]")
 
 
 async def _data(reader: Reader, payloads: Payloads) -> list[bytes | None]:

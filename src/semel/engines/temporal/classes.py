@@ -23,12 +23,14 @@ from semel.define.task import Task
 from semel.define.workflow import Workflow
 from semel.engines.temporal.acting import MESSAGES, EntityHost
 from semel.engines.temporal.clock import SKIP
+from semel.engines.temporal.covering import Coverage
 from semel.engines.temporal.hosting import FlowHost, WorkflowHost
 from semel.engines.temporal.parking import POKE
 from semel.engines.temporal.payloads import NOTHING, unwrap
 from semel.engines.temporal.tasking import TaskFlow
 from semel.errors import DefinitionError
 from semel.flow.entries import Signalled, raw
+from semel.runtime.events import FromThreads
 from semel.settings import Settings
 
 
@@ -61,16 +63,22 @@ def __getattr__(label: str) -> type:
     return made
 
 
-def class_of(registry: Registry, one: Definition, settings: Settings) -> type:
+def class_of(
+    registry: Registry,
+    one: Definition,
+    settings: Settings,
+    coverage: Coverage | None = None,
+    events: FromThreads | None = None,
+) -> type:
     """The class for a task, a workflow or an entity. Code that can be imported again goes into the sandbox."""
     label = f"C{next(_numbers)}_{''.join(c if c.isalnum() else '_' for c in one.name)}"
     if isinstance(one, Task):
-        return _task_class(label, one, settings)
+        return _task_class(label, one, settings, events)
     versions = _versions(registry, one.name)
     if not importable(registry, one):
-        return _flow_class(label, one, lambda: versions, settings, sandboxed=False)
+        return _flow_class(label, one, lambda: versions, settings, coverage, events, sandboxed=False)
     recipe = _Recipe(home(one).__module__, one.kind, one.name)
-    made = _flow_class(label, one, recipe.versions, settings)
+    made = _flow_class(label, one, recipe.versions, settings, coverage, events)
     _made[label] = (recipe, made)
     return made
 
@@ -105,9 +113,9 @@ def _versions(registry: Registry, name: str) -> Sequence[Definition]:
     return list(registry.versions(name)) if isinstance(one, Workflow) else [one]
 
 
-def _task_class(label: str, task: Task[..., Any], settings: Settings) -> type:
+def _task_class(label: str, task: Task[..., Any], settings: Settings, events: FromThreads | None) -> type:
     def begin(self: Any) -> None:
-        self.flow = TaskFlow(settings.worker.lease)
+        self.flow = TaskFlow(settings.worker.lease, events)
 
     async def run(self: Any, input: RawValue) -> RawValue:
         found: RawValue = await self.flow.run(input)
@@ -122,12 +130,35 @@ def _task_class(label: str, task: Task[..., Any], settings: Settings) -> type:
     return _finish(label, members, task.name, sandboxed=False)
 
 
+def unknown_task_class(settings: Settings, events: FromThreads | None = None) -> type:
+    """The class for tasks that are not known here. Only their activity needs the function: another worker has it."""
+
+    def begin(self: Any) -> None:
+        self.flow = TaskFlow(settings.worker.lease, events)
+
+    async def run(self: Any, args: Sequence[RawValue]) -> RawValue:
+        found: RawValue = await self.flow.run(args[0])
+        return found
+
+    def skip(self: Any, micros: int) -> None:
+        self.flow.clock.skip(micros)
+
+    label = f"C{next(_numbers)}_unknown"
+    members = _members(label, __init__=begin, run=run, skip=skip)
+    members["run"] = workflow.run(members["run"])
+    members["skip"] = workflow.signal(name=SKIP)(members["skip"])
+    made = type(label, (), {**members, "__module__": __name__, "__qualname__": label})
+    return workflow.defn(dynamic=True, sandboxed=False)(made)
+
+
 def _flow_class(
-    label: str, one: Definition, versions: Callable[[], Sequence[Definition]], settings: Settings, *,
-    sandboxed: bool = True,
+    label: str, one: Definition, versions: Callable[[], Sequence[Definition]], settings: Settings,
+    coverage: Coverage | None, events: FromThreads | None, *, sandboxed: bool = True,
 ) -> type:  # fmt: skip
     def begin(self: Any) -> None:
         self.host = _host(versions(), settings)
+        self.host.coverage = coverage
+        self.host.events = events
 
     async def run(self: Any, input: RawValue, carried: RawValue = NOTHING) -> RawValue:
         found: RawValue = await self.host.run(input, carried)
@@ -158,7 +189,7 @@ def _workflow_members(label: str) -> dict[str, Any]:
     def signalled(self: Any, name: str, args: Sequence[RawValue]) -> None:
         payload = unwrap(args[0]) if args else None
         key = msgspec.json.decode(unwrap(args[1]) or b"null") if len(args) > 1 else None
-        self.host.arrive(Signalled(name, raw(payload), key))
+        self.host.arrive(Signalled(name, raw(payload), key), source=self.host.count_signal(name))
 
     members = _members(label, signalled=signalled)
     members["signalled"] = workflow.signal(dynamic=True)(members["signalled"])

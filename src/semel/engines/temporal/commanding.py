@@ -6,6 +6,7 @@ import asyncio
 import heapq
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,15 +23,19 @@ from temporalio.exceptions import (
 from temporalio.workflow import ParentClosePolicy
 
 from semel.contract.lifecycle import Status
+from semel.contract.times import from_micros
 from semel.engine.protocol import Start
+from semel.engine.start_request import StartRequest
 from semel.engines.temporal import steps
+from semel.engines.temporal.arrivals import Look, Moment, activity_source, child_source
 from semel.engines.temporal.attempts import FOR_EVER, Slip, attempts, priority_of
 from semel.engines.temporal.attributes import attributes_of
-from semel.engines.temporal.bridge import ASKED, CLOSE, OUTCOME, START, STEP, Ask, Made, made_of, told_of
+from semel.engines.temporal.bridge import ASKED, CLOSE, OUTCOME, START, STEP, Made, Told, made_of, told_of
 from semel.engines.temporal.card import card_of, to_memo
 from semel.engines.temporal.failures import ended_of
 from semel.engines.temporal.names import TASK, execution_id, split, workflow_id
 from semel.engines.temporal.payloads import unwrap, wrap
+from semel.engines.temporal.reporting import report_lost
 from semel.flow.commands import Command, Kind
 from semel.flow.entries import NOTHING, Resolved, raw, stored
 from semel.flow.instance import Instance
@@ -50,6 +55,11 @@ KEPT: Final = "semel.kept"
 ABANDONED: Final = "semel.abandoned"
 """Markers in a history: it is not older than that an execution goes on when it is asked for again at once, or when it
 was to be abandoned."""
+UNAWAITED: Final = "semel.unawaited"
+"""The marker of a run that ends when what it has started and not awaited has begun, or ended; older ones gave it up."""
+FOLLOWED: Final = "semel.followed"
+"""The marker of a run that ends what it gave up while a worker was asked to start it; older ones let it go on."""
+STARTS: Final = (Kind.TASK, Kind.WORKFLOW)
 PATIENT: Final = RetryPolicy()
 """For what may be asked again and again: a question, or a start under an id of its own."""
 
@@ -72,6 +82,18 @@ class Commands:
         continues as new or is reset, too."""
         self._begun: dict[int, tuple[str, asyncio.Task[Ended]]] = {}
         """Executions that it has begun and waits for, by command: given up, they are cancelled."""
+        self._followed: dict[str, str | None] = {}
+        """Of these, those that are no children, since another one had their key: what brings their ends."""
+        self._inside: set[int] = set()
+        """Tasks that are activities of this run."""
+        self._starting: set[int] = set()
+        """Commands whose executions have not begun."""
+        self._asking: set[int] = set()
+        """Of these, those that a worker has been asked to start, since another one had their key."""
+        self._unheard: set[int] = set()
+        """Tasks of code that has ended, and what was given up before it began: nobody hears of their answers."""
+        self._sources: dict[int, str] = {}
+        """The events of history that bring the answers to commands, where that is known; see `arrivals`."""
         self._running: set[int] = set()
         """Steps without an answer."""
         self._made: list[tuple[int, int, Made]] = []
@@ -85,18 +107,40 @@ class Commands:
         """Do what a turn asks for, and no longer what it does not want any more. `row` goes along with its step."""
         kept = [(old, heir) for old, heir in turn.kept if self._keeps(old)]
         gone = {old.number: old for old in [*turn.dropped, *(old for old, _ in turn.kept)]}
+        dropped = {old.number for old in turn.dropped}
         done = self._hand_on(kept)
         for number in {*gone}:
             task = self._asked.pop(number, None)
             self._running.discard(number)
-            if task is not None:
+            if task is not None and not (number in dropped and self._lets_begin(number, task)):
                 task.cancel()
             begun = self._begun.pop(number, None)
-            if begun is not None and not _abandoned(gone[number]):
-                self._bear(self._bridge(CLOSE, {begun[0]: "cancel"}))
+            if begun is not None:
+                self._give_up(gone[number], *begun)
+        ends = turn.ended is not None or turn.again is not None
         for command in turn.commands:
-            if command.number not in gone and command.number not in done:
+            if command.number in gone or command.number in done:
+                continue
+            if ends and command.kind in STARTS and command.start is not None and workflow.patched(UNAWAITED):
+                self._bear(self._start_unawaited(command, command.start))
+            else:
                 self._carry_out(command, row)
+
+    def _lets_begin(self, number: int, task: asyncio.Task[None]) -> bool:
+        """Has a command asked for an execution without knowing which one it is? It learns that, and ends it then."""
+        if number not in self._asking or not workflow.patched(FOLLOWED):
+            return False
+        self._unheard.add(number)
+        self._births.add(task)
+        task.add_done_callback(self._births.discard)
+        return True
+
+    def _give_up(self, command: Command, ref: str, running: asyncio.Task[Ended]) -> None:
+        """Nobody waits any more for what a command has begun."""
+        if ref in self._followed:
+            running.cancel()
+        if not _abandoned(command):
+            self._bear(self._bridge(CLOSE, {ref: "cancel"}))
 
     def _keeps(self, old: Command) -> bool:
         """Does what a command has begun go on, since another one wants it?"""
@@ -116,6 +160,7 @@ class Commands:
     def _carry_out(self, command: Command, row: bytes | None) -> None:
         match command.kind:
             case Kind.TASK if command.start is not None and command.start.key is None:
+                self._inside.add(command.number)
                 self._ask(command, self._task(command, command.start))
             case Kind.TASK | Kind.WORKFLOW if command.start is not None:
                 self._ask(command, self._execution(command, command.start))
@@ -137,7 +182,9 @@ class Commands:
     def _ask(self, command: Command, work: Any) -> None:
         async def do() -> None:
             try:
-                self._host.arrive(await work)
+                answer = await work
+                if command.number not in self._unheard:
+                    self._host.arrive(answer, source=self._sources.pop(command.number, None))
             finally:
                 self._asked.pop(command.number, None)
 
@@ -158,8 +205,18 @@ class Commands:
             else:
                 self._carry_out(command, None)
 
-    async def settled(self) -> None:
-        """All that was asked for without waiting has reached Temporal, and nothing else is under way."""
+    async def settled(self, *, goes_on: bool = False) -> None:
+        """All that was asked for without waiting has reached Temporal, and nothing else is under way.
+
+        A task without a key lives in this run, and would die with it: it is waited for, unless the workflow `goes_on`
+        in another run, which must not be held up. Others live on.
+        """
+        inside = [self._asked[number] for number in self._inside if number in self._asked and not goes_on]
+        if (inside or self._starting) and workflow.patched(UNAWAITED):
+            self._unheard |= self._inside
+            await workflow.wait_condition(lambda: not self._starting)
+            if inside:
+                await asyncio.wait(inside)
         for task in list(self._asked.values()):
             task.cancel()
         while self._births:
@@ -180,6 +237,7 @@ class Commands:
         if terms.delay is not None:
             await self._host.clock.until(self._host.clock.now() + round(terms.delay.total_seconds() * 1_000_000))
         id_ = f"{who.id}#{command.number}"
+        self._sources[command.number] = activity_source(marked(command))
 
         def slip(attempt: int) -> Slip:
             return Slip(id_, terms.name, None, attempt, terms.max_attempts, 0, start.root, who.id)
@@ -187,15 +245,19 @@ class Commands:
         ended = await attempts(
             self._host.clock, terms.name, terms.queue, start.payload, slip, max_attempts=terms.max_attempts,
             lease=self._host.settings.worker.lease, priority=terms.priority, mark=marked(command),
+            lost=partial(report_lost, self._host.events, terms.queue),
         )  # fmt: skip
         return _resolved(command, ended, id_)
 
     async def _execution(self, command: Command, start: Start) -> Resolved:
         """A child where the key is free; else whatever the contract says about the one that holds it."""
+        self._starting.add(command.number)
         try:
             ref, running = await self._start_child(start, command.on_close or "abandon")
         except WorkflowAlreadyStartedError:
             return await self._share(command, start)
+        finally:
+            self._starting.discard(command.number)
         if not command.waits:
             self._children[ref] = running
             return Resolved(command.number, "started", ref=ref)
@@ -207,6 +269,10 @@ class Commands:
         ref, running = self._begun[command.number]
         ended = await asyncio.shield(running)
         self._begun.pop(command.number, None)
+        self.wards.pop(ref, None)
+        source = self._followed.pop(ref, child_source((split(ref) or ("", ""))[1]))
+        if source is not None:
+            self._sources[command.number] = source
         return _resolved(command, ended, ref)
 
     async def _start_child(self, start: Start, on_close: str) -> tuple[str, asyncio.Task[Ended]]:
@@ -240,37 +306,84 @@ class Commands:
         return f"{TASK}{self._instance.who.id}/{start.root}"
 
     async def _share(self, command: Command, start: Start) -> Resolved:
-        found = told_of(await self._bridge(START, Ask.of(start, self._host.clock.now(), self._instance.who.id)))
+        self._asking.add(command.number)
+        found = await self._ask_to_start(command, start)
+        self._asking.discard(command.number)
+        self._starting.discard(command.number)
+        if command.number in self._unheard:
+            if found.begun and not _abandoned(command):
+                await self._bridge(CLOSE, {found.id: "cancel"})
+            return Resolved(command.number, "started", ref=found.id)
         if found.refused is not None:
             # Histories may be older than what is told beside the message.
             ref = None if found.output == NOTHING else found.id
             return Resolved(command.number, "refused", found.output, found.refused, ref)
         if not command.waits:
             return Resolved(command.number, "started", ref=found.id)
-        return _resolved(command, await self._outcome(found.id), found.id)
+        if found.begun:  # histories that are older do not say so: what they have begun goes on when it is given up
+            running = asyncio.create_task(self._outcome(found.id, command))
+            self._begun[command.number] = found.id, running
+            self._followed[found.id] = None
+            return await self._end_for(command)
+        return _resolved(command, await self._outcome(found.id, command), found.id)
+
+    async def _ask_to_start(self, command: Command, start: Start) -> Told:
+        """Start what cannot be a child, since there was another one under its key."""
+        on_close = None if command.on_close == "abandon" else command.on_close
+        found = told_of(await self._bridge(START, self._request(start, on_close)))
+        if found.begun and on_close is not None:
+            self.wards[found.id] = on_close
+        return found
+
+    def _request(self, start: Start, on_close: str | None = None) -> StartRequest:
+        return StartRequest.of(start, from_micros(self._host.clock.now()), self._instance.who.id, on_close)
 
     async def _join(self, command: Command) -> Resolved:
         """Wait for a child that was started before."""
         ref = command.ref or ""
         running = self._children.get(ref)
-        ended = await (self._outcome(ref) if running is None else asyncio.shield(running))
+        ended = await (self._outcome(ref, command) if running is None else asyncio.shield(running))
+        if running is not None:
+            self._sources[command.number] = child_source((split(ref) or ("", ""))[1])
         return _resolved(command, ended, ref)
 
-    async def _outcome(self, id: str) -> Ended:
-        return told_of(await self._bridge(OUTCOME, id)).ended()
+    async def _outcome(self, id: str, command: Command | None = None) -> Ended:
+        """Have a worker wait for the end of an execution that is no child of this run."""
+        asking = start_bridge(OUTCOME, id, self._host.settings)
+        if command is not None and (number := getattr(asking, "_seq", None)) is not None:
+            source = self._sources[command.number] = activity_source(str(number))  # as the SDK calls it
+            if id in self._followed:
+                self._followed[id] = source
+        try:
+            return told_of(await asking).ended()
+        except ActivityError as error:
+            if is_cancelled_exception(error):  # nobody waits for it any more
+                raise asyncio.CancelledError from error
+            raise
 
     async def _bridge(self, name: str, ask: Any) -> RawValue:
         return await bridge(name, ask, self._host.settings)
+
+    async def _start_unawaited(self, command: Command, start: Start) -> None:
+        """Start what code that has ended did not wait for: it lives on by itself, or ends with its parent as agreed."""
+        try:
+            await self._start_child(start, command.on_close or "abandon")
+        except WorkflowAlreadyStartedError:
+            await self._ask_to_start(command, start)
 
     async def _enqueue(self, command: Command, start: Start) -> None:
         try:
             await self._start_child(start, "abandon")
         except WorkflowAlreadyStartedError:
-            await self._bridge(START, Ask.of(start, self._host.clock.now(), self._instance.who.id))
+            await self._bridge(START, self._request(start))
 
     async def write(self, row: bytes) -> bytes | None:
         """Write a row of the journal into history; what it says there, if this is a replay."""
         return stored((await self._local(steps.Place(self._room, row=raw(row)))).row)
+
+    async def look(self, look: Look) -> dict[str, Moment]:
+        """When everything came that a workflow task brought."""
+        return (await self._local(steps.Place(self._room, look=look))).moments
 
     async def _step(self, command: Command, row: bytes | None) -> None:
         """In the process that holds the workflow, with what it closes over: only its result goes into history."""
@@ -335,11 +448,19 @@ class Commands:
 
 async def bridge(name: str, ask: Any, settings: Settings) -> RawValue:
     """Have a worker do something, for as long as it takes."""
-    found: RawValue = await workflow.execute_activity(
-        name, wrap(msgspec.json.encode(ask)), result_type=RawValue, start_to_close_timeout=FOR_EVER,
-        heartbeat_timeout=settings.worker.lease, retry_policy=PATIENT,
-    )  # fmt: skip
-    return found
+    return await start_bridge(name, ask, settings)
+
+
+def start_bridge(name: str, ask: Any, settings: Settings) -> workflow.ActivityHandle[RawValue]:
+    """Ask a worker to do something."""
+    return workflow.start_activity(
+        name,
+        wrap(msgspec.json.encode(ask)),
+        result_type=RawValue,
+        start_to_close_timeout=FOR_EVER,
+        heartbeat_timeout=settings.worker.lease,
+        retry_policy=PATIENT,
+    )
 
 
 def marked(command: Command) -> str:

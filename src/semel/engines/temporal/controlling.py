@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
@@ -23,7 +24,7 @@ from semel.engines.temporal.calling import call_or_none
 from semel.engines.temporal.card import PUBLISHED, Card
 from semel.engines.temporal.names import execution_id, split
 from semel.engines.temporal.payloads import wrap
-from semel.engines.temporal.reading import CANCELLED, Reader, Seen, prior_of
+from semel.engines.temporal.reading import CANCELLED, Holder, Reader, Seen
 from semel.engines.temporal.starting import Starter
 from semel.errors import InvalidValue, NotRedrivable
 
@@ -36,9 +37,8 @@ async def cancel(client: Client, reader: Reader, id: str) -> Status | None:
     execution = await reader.execution(seen)
     if execution.status.terminal:
         return execution.status
-    if execution.status is Status.PENDING and (execution.kind == "task" or reader.untouched(seen)):
-        # It cannot wait to be told: nobody might ever serve it. One that has begun may clean up, wherever it waits.
-        await _end(client, seen, CANCELLED)
+    if seen.card.foreign and reader.delayed(seen):
+        await _end(client, seen, CANCELLED)  # asked to stop, it would begin at once
         return await _status_after(reader, id)
     request = RequestCancelWorkflowExecutionRequest(
         namespace=client.namespace, workflow_execution=WorkflowExecution(workflow_id=seen.info.execution.workflow_id),
@@ -46,7 +46,29 @@ async def cancel(client: Client, reader: Reader, id: str) -> Status | None:
     )  # fmt: skip
     if await call_or_none(client.workflow_service.request_cancel_workflow_execution(request, retry=True)) is None:
         return await _status_after(reader, id)
+    if execution.status is Status.PENDING:
+        return await _end_unbegun(client, reader, id)
     return Status.RUNNING
+
+
+async def _end_unbegun(client: Client, reader: Reader, id: str) -> Status | None:
+    """End what was asked to stop and is with no worker: it cannot wait to be told, nobody might ever serve it.
+
+    Only after it was asked: a worker that takes it from now on finds that first, and does not begin. What a worker has
+    taken before hears of it and may clean up.
+    """
+    for pause in (0.02, 0.05, 0.1, 0.2, 0.4, 0.4, 0.4, 0.4, 0.0):
+        seen = await reader.find(id)
+        if seen is None or not seen.live:
+            break
+        match await reader.holder(seen):
+            case Holder.WORKER:
+                return Status.RUNNING
+            case Holder.QUEUE if pause:
+                await asyncio.sleep(pause)  # its workflow takes the task back from the queue, if a worker is there
+            case _:
+                await _end(client, seen, CANCELLED)
+    return await _status_after(reader, id)
 
 
 async def terminate(client: Client, reader: Reader, id: str, why: str) -> Status | None:
@@ -67,7 +89,12 @@ async def _close(client: Client, reader: Reader, seen: Seen) -> None:
     if seen.card.foreign:
         return
     told = await chronicle.read(reader, seen.info.execution.workflow_id, seen.info.execution.run_id)
-    await let_go(client, reader, told.wards())
+    wards = told.wards()
+    for start in told.starts.values():  # not answered: a worker that starts it from now on finds that its parent ended
+        child = await reader.describe(start.workflow_id)
+        if child is not None and child.card.asked == start.request_id:
+            wards[child.id] = start.on_close
+    await let_go(client, reader, wards)
 
 
 async def let_go(client: Client, reader: Reader, wards: Mapping[str, str]) -> None:
@@ -193,7 +220,7 @@ async def redrive(starter: Starter, reader: Reader, id: str, now: datetime) -> s
         root=card.root or (id if card.key is None else None), parent=card.parent,
         concurrency_key=card.concurrency_key, foreign=card.foreign, ledger=card.ledger,
     )  # fmt: skip
-    run = await starter.follow(found[1], seen.info.task_queue, given, again, prior_of(seen, execution), card.generation)
+    run = await starter.follow(found[1], seen.info.task_queue, given, again, newest, execution.status, card.generation)
     return None if run is None else execution_id(run, found[1])
 
 

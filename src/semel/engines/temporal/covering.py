@@ -3,10 +3,56 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import NamedTuple
 
 from semel.contract.durations import spell
+from semel.define.registry import Definition
+from semel.define.task import Task
 from semel.engine.protocol import Start
-from semel.errors import ConfigError
+from semel.engines.temporal.names import workflow_id
+from semel.errors import ConfigError, InputError, SemelError
+from semel.flow.commands import Kind
+
+
+class Coverage(NamedTuple):
+    """What a cluster can keep of what is declared."""
+
+    namespace: str
+    kept: timedelta
+    """For how long the namespace keeps closed workflows."""
+    records: bool
+    """Is there a database that remembers keys for longer?"""
+
+    def refusal(self, start: Start) -> SemelError | None:
+        """Why an execution cannot be started as it is asked for; None: it can."""
+        terms = start.terms
+        whose = f"{terms.kind} {terms.name!r}"
+        if terms.rate_limited or terms.keyed:
+            return limited(terms.name, rate=terms.rate_limited)
+        if terms.retention > self.kept and not terms.foreign:
+            return too_short(self.namespace, self.kept, terms.retention, whose)
+        if start.key is None or terms.kind == "entity":
+            return None
+        if terms.window > self.kept and (terms.foreign or not self.records):  # nobody writes a ledger for others
+            return too_short(self.namespace, self.kept, terms.window, whose)
+        try:
+            workflow_id(terms.kind, start.key)
+        except InputError as error:
+            return error
+        return None
+
+    def refusal_inside(self, kind: Kind, start: Start) -> SemelError | None:
+        """Why a start inside a workflow or entity is refused. A task without a key is no execution of its own there."""
+        terms = start.terms
+        if kind is Kind.TASK and start.key is None:
+            return limited(terms.name, rate=terms.rate_limited) if terms.rate_limited or terms.keyed else None
+        return self.refusal(start)
+
+    def refusal_again(self, one: Definition | None) -> SemelError | None:
+        """Why something is not run again as it is declared now."""
+        if isinstance(one, Task) and (one.rate_limit is not None or one.keyed):
+            return limited(one.name, rate=one.rate_limit is not None)
+        return None
 
 
 def too_short(namespace: str, kept: timedelta, needs: timedelta, whose: str) -> ConfigError:
@@ -18,12 +64,10 @@ def too_short(namespace: str, kept: timedelta, needs: timedelta, whose: str) -> 
     )
 
 
-def refuse_limits(request: Start) -> None:
-    """ConfigError: limits that nobody would keep."""
-    terms = request.terms
-    if terms.rate_limited or terms.keyed:
-        what = "rate_limit" if terms.rate_limited else "concurrency_key"
-        raise ConfigError(
-            f"task {terms.name!r} declares a {what}, which Temporal has no word for: it would not be kept. Give its "
-            "queue a rate_limit, or use another engine. See docs/reference/engines.md."
-        )
+def limited(name: str, *, rate: bool) -> ConfigError:
+    """A task has a limit that nobody would keep."""
+    what = "rate_limit" if rate else "concurrency_key"
+    return ConfigError(
+        f"task {name!r} declares a {what}, which Temporal cannot enforce. Give its queue a rate_limit, or use another "
+        "engine. See docs/reference/engines.md."
+    )

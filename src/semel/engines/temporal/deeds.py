@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 from temporalio import workflow
@@ -29,12 +29,18 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
-from semel.engines.temporal.bridge import CLOSE
+from semel.engines.temporal.bridge import CLOSE, START
 from semel.engines.temporal.payloads import wrap_json
+from semel.engines.temporal.reserving import RESERVE, SETTLE
 from semel.errors import NonDeterminism
 
 if TYPE_CHECKING:
     from semel.engines.temporal.hosting import FlowHost
+
+OWN_WORDS: Final = (CLOSE, START, RESERVE, SETTLE)
+"""Activities whose input is in Semel's own words, which may change from release to release. What is started is in the
+history before it: a start that goes through a worker was refused as a child. A key is reserved with the name of the
+task queue, which no replay knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ def _recorded(event: HistoryEvent) -> Deed | None:
     match event.WhichOneof("attributes"):
         case "activity_task_scheduled_event_attributes":
             task = event.activity_task_scheduled_event_attributes
-            input_ = _data(task.input.payloads) if task.activity_type.name != CLOSE else ()
+            input_ = _data(task.input.payloads) if task.activity_type.name not in OWN_WORDS else ()
             return Deed("task", task.activity_id, task.activity_type.name, input_)
         case "marker_recorded_event_attributes":
             return _step(event)
@@ -149,7 +155,7 @@ class _Outbound(WorkflowOutboundInterceptor):
 
     def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:
         handle = super().start_activity(input)
-        args = input.args if input.activity != CLOSE else ()  # Semel's own words, which may change
+        args = input.args if input.activity not in OWN_WORDS else ()
         self._witness.saw("task", input.activity_id or _number(handle), input.activity, args)
         return handle
 

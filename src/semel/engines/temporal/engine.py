@@ -12,13 +12,14 @@ from weakref import WeakValueDictionary
 
 from temporalio.client import Client
 
-from semel.contract.decision import Admit, Join, Request, decide
+from semel.contract.decision import Admit, Join, Refuse, decide, reason_of
 from semel.contract.lifecycle import Status
-from semel.contract.records import Execution, Suppressed
+from semel.contract.records import Execution, Suppressed, Undelivered
 from semel.contract.retention import WORKFLOW_RETENTION
 from semel.contract.times import from_micros
 from semel.define.registry import Registry
 from semel.engine.protocol import (
+    MOST_SHOWN,
     Admission,
     Capabilities,
     Filter,
@@ -29,9 +30,12 @@ from semel.engine.protocol import (
     QueueState,
     Replayed,
     Start,
+    Waiting,
     Worker,
     WorkerState,
+    failed_messages_finding,
 )
+from semel.engine.service import examine_service
 from semel.engines.temporal import (
     cleaning,
     controlling,
@@ -42,26 +46,28 @@ from semel.engines.temporal import (
     replaying,
     resetting,
 )
+from semel.engines.temporal.arrivals import Look, Moment, read_moments
 from semel.engines.temporal.asking import Questions
 from semel.engines.temporal.bridge import Heirloom
 from semel.engines.temporal.connecting import Target, connect
-from semel.engines.temporal.covering import refuse_limits, too_short
+from semel.engines.temporal.covering import Coverage, too_short
 from semel.engines.temporal.doctor import examine
 from semel.engines.temporal.inheriting import Inheritance
 from semel.engines.temporal.names import kind_of, split, workflow_id
 from semel.engines.temporal.needs import longest
 from semel.engines.temporal.reading import Reader, Seen
 from semel.engines.temporal.records import Records
-from semel.engines.temporal.starting import Starter, reason_of
-from semel.engines.temporal.tally import counted
+from semel.engines.temporal.starting import Starter
+from semel.engines.temporal.tally import counted, last_conflict
 from semel.engines.temporal.worker import TemporalWorker
 from semel.engines.temporal.writing import Mail
-from semel.errors import MigrationNeeded
+from semel.errors import EngineError, MigrationNeeded
+from semel.runtime.events import Events
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.temporal")
 TEMPORAL = Capabilities(
-    "temporal", many_machines=True, pushes=True, in_order=False, limits=False, hears_in_steps=False,
+    "temporal", many_machines=True, in_order=False, limits=False, hears_in_steps=False,
     foreign_workflows=True,
 )  # fmt: skip
 AT_ONCE = 100
@@ -76,13 +82,14 @@ class TemporalEngine:
 
     def __init__(
         self, target: Target, records: Records, settings: Settings, definitions: Registry, *,
-        auto_migrate: bool, clock: Callable[[], float],
+        auto_migrate: bool, clock: Callable[[], float], events: Events | None = None,
     ) -> None:  # fmt: skip
+        self.events = events or Events()
         self.records = records
         self.namespace = target.namespace
         self.target = target
         self._settings = settings
-        self._definitions = definitions
+        self.definitions = definitions
         self._auto_migrate = auto_migrate
         self._clock = clock
         self._opening: asyncio.Task[Client] | None = None
@@ -109,11 +116,13 @@ class TemporalEngine:
         kept = await migrating.look(client)
         if kept is None:
             raise MigrationNeeded(
-                f"there is no namespace {self.namespace!r} on this Temporal server. Run: semel migrate"
+                f"there is no namespace {self.namespace!r} on this Temporal server. "
+                f"Run: semel migrate --namespace {self.namespace}"
             )
         if not kept.indexed:
             await migrating.check(client, timedelta(0))
         self.kept = kept.retention
+        self.coverage = Coverage(self.namespace, kept.retention, self.records.there)
         self._reader = Reader(client, kept.retention)
         self._starter = Starter(client, self._reader, self.now, self.skipped)
         self._mail = Mail(client, self._reader, self._starter, self.now, self.skipped)
@@ -127,7 +136,8 @@ class TemporalEngine:
     async def start_for(self, request: Start, parent: str | None) -> Admission:
         """The same on behalf of a workflow."""
         await self.open()
-        refuse_limits(request)
+        if (refusal := self.coverage.refusal(request)) is not None:
+            raise refusal
         admission = await self._admit(request, parent)
         decision = admission.decision
         if not isinstance(decision, Admit) and request.key is not None:
@@ -141,18 +151,18 @@ class TemporalEngine:
         """A key is known for as long as the cluster keeps closed workflows, or as the records database does: equal or
         refused, never silently weaker."""
         terms = request.terms
-        if terms.retention > self.kept and not terms.foreign:
-            raise too_short(self.namespace, self.kept, terms.retention, f"{terms.kind} {terms.name!r}")
         if request.key is None or terms.kind == "entity" or terms.window <= self.kept:
             return await self._starter.start(request, parent)
-        if terms.foreign or not self.records.there:  # nobody writes a ledger for what others run
-            raise too_short(self.namespace, self.kept, terms.window, f"{terms.kind} {terms.name!r}")
         prior = await self.records.prior(terms.kind, request.key)
         if prior is None:
             return await self._starter.start(request, parent, ledger=True)
-        decision = decide(prior, Request(terms.name, request.fingerprint, terms.reuse), from_micros(self.now()))
+        decision = decide(prior, request.request(), from_micros(self.now()))
         if isinstance(decision, Admit):
             return await self._starter.start(request, parent, after=decision, ledger=True)
+        if isinstance(decision, Refuse) or prior.previous is not None:  # the ledger does not know whose request it was
+            sent = await self._starter.sent(request)
+            if sent is not None:
+                return sent
         if isinstance(decision, Join):
             await self._starter.join(prior.id, request, parent)
         return Admission(prior.id, decision)
@@ -160,13 +170,13 @@ class TemporalEngine:
     async def check(self) -> None:
         """ConfigError: what is declared is to be kept for longer than it would be."""
         await self.open()
-        needs, whose = longest(self._definitions, self._settings, windows=not self.records.there)
+        needs, whose = longest(self.definitions, self._settings, windows=not self.records.there)
         if needs > self.kept and (needs, whose) != longest((), Settings()):
             raise too_short(self.namespace, self.kept, needs, whose)
 
     def _needs(self) -> timedelta:
         """For how long the namespace has to keep closed workflows; at least for as long as workflows by default."""
-        return max(WORKFLOW_RETENTION, longest(self._definitions, self._settings)[0])
+        return max(WORKFLOW_RETENTION, longest(self.definitions, self._settings)[0])
 
     async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
         """See Engine. A cluster takes one at a time: many are under way at once, those of one key in their order."""
@@ -282,18 +292,44 @@ class TemporalEngine:
         await self.open()
         return await self._questions.state_of(key)
 
+    async def undelivered(self, kind: str, key: str) -> Undelivered:
+        """See Engine."""
+        await self.open()
+        if kind == "entity":
+            return await self._questions.undelivered(key)
+        seen = await self._reader.describe(workflow_id(kind, key))
+        conflict = None if seen is None else last_conflict(seen.memo)
+        return Undelivered() if conflict is None else Undelivered(refused=(conflict,))
+
     async def keys_of(self, id: str) -> bytes | None:
         """What an entity that has ended leaves to the next one."""
         await self.open()
         return await self._questions.keys_of(id)
 
+    async def failing_entities(self, most: int) -> list[str]:
+        """See Engine."""
+        await self.open()
+        return await listing.with_failed_messages(self._reader, most)
+
     async def terminate(self, id: str, why: str) -> Status | None:
         """See Engine."""
         return await controlling.terminate(await self.open(), self._reader, id, why)
 
+    async def moments(self, id: str, run: str, look: Look) -> dict[str, Moment]:
+        """When everything came that a workflow task of a run brought."""
+        await self.open()
+        return await read_moments(self._reader.backwards(id, run), look)
+
     async def let_go(self, wards: Mapping[str, str]) -> None:
         """What a workflow stops wanting ends as it was agreed, unless others have joined it."""
         await controlling.let_go(await self.open(), self._reader, wards)
+
+    async def close_orphan(self, id: str, parent: str, how: str) -> None:
+        """End a child whose parent was terminated while the child was being started: its end could not name it."""
+        client = await self.open()
+        seen = await self._reader.find(parent)
+        if seen is not None and not seen.live and await resetting.heir_of(self._reader, parent) is None:
+            await controlling.let_go(client, self._reader, {id: how})
 
     async def published(self, id: str, name: str) -> bytes | None:
         """See Engine."""
@@ -314,7 +350,7 @@ class TemporalEngine:
 
     async def replay(self, id: str, registry: Registry, settings: Settings) -> Replayed | None:
         """See Engine."""
-        return await replaying.try_replay(await self.open(), self._reader, id, registry, settings)
+        return await replaying.try_replay(await self.open(), self._reader, id, registry, settings, self.coverage)
 
     async def reset(self, id: str, new_id: str, commit: int) -> str:
         """See Engine."""
@@ -334,6 +370,9 @@ class TemporalEngine:
     async def redrive(self, id: str, new_id: str) -> str | None:
         """See Engine."""
         await self.open()
+        seen = await self._reader.find(id)
+        if seen is not None and (refusal := self.coverage.refusal_again(self.definitions.get(seen.card.name))):
+            raise refusal
         return await controlling.redrive(self._starter, self._reader, id, from_micros(self.now()))
 
     async def configure(self, queues: Mapping[str, QueueSettings]) -> None:
@@ -350,6 +389,16 @@ class TemporalEngine:
     async def workers(self) -> list[WorkerState]:
         """See Engine."""
         return await presence.workers(await self.open())
+
+    async def waiting(self) -> list[Waiting]:
+        """See Engine."""
+        await self.open()
+        return await listing.waiting(self._reader)
+
+    async def unserved(self, workers: Sequence[WorkerState]) -> list[Waiting]:
+        """Some of what waits for a function, or on a queue, that none of these workers has."""
+        await self.open()
+        return await listing.unserved(self._reader, workers)
 
     def worker(self, registry: Registry, queues: Sequence[str] | None, settings: Settings) -> Worker:
         """See Engine."""
@@ -385,7 +434,17 @@ class TemporalEngine:
 
     async def doctor(self) -> list[Finding]:
         """See Engine."""
-        findings = await examine(await connect(self.target), self._needs(), self._clock)
+        client = await connect(self.target)
+        findings = await examine(client, self._needs(), self._clock)
+        if all(finding.ok for finding in findings if finding.what == "namespace"):
+            try:
+                workers = await self.workers()
+                findings += examine_service(await listing.waiting(self._reader, find_ready=not workers), workers)
+            except EngineError as error:
+                findings.append(Finding(True, "functions", error.message))
+        if any(finding.what == "search attribute" and finding.ok for finding in findings):
+            failing = await listing.with_failed_messages(Reader(client, self._needs()), MOST_SHOWN + 1)
+            findings.append(failed_messages_finding(failing))
         return findings + await self.records.doctor()
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ from temporalio.exceptions import (
     TimeoutError,
 )
 
+from semel.codec import converter_of
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.engines.temporal.concluding import TIMED_OUT
@@ -49,11 +50,14 @@ def ended_of(cause: BaseException | None) -> Ended:
             return Ended(Status.FAILED, None, ErrorInfo(type(cause).__name__, str(cause)))
 
 
+to_error = converter_of(ErrorInfo)
+
+
 def error_of(error: ApplicationError) -> ErrorInfo:
     """The error as it was described where it was raised; of other people's workflows, what Temporal tells."""
     if error.details:
         try:
-            return msgspec.convert(error.details[0], ErrorInfo)
+            return to_error(error.details[0])
         except msgspec.ValidationError:
             pass
     return ErrorInfo(error.type or "ApplicationError", error.message)

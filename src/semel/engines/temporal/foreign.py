@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
+from semel.codec import decoder_of
 from semel.engines.temporal.card import Card
 from semel.engines.temporal.payloads import bytes_of, wrap
 from semel.errors import NotDecodable
@@ -25,11 +26,14 @@ class _Given(Struct):
     args: list[Raw]
 
 
+_read_given: Final = decoder_of(_Given).decode
+
+
 def inputs_of(card: Card, payload: bytes) -> list[RawValue]:
     """A request's input as the workflow takes it: Semel's own take one argument, others theirs."""
     if not card.foreign:
         return [wrap(payload)]
-    given = msgspec.json.decode(payload, type=_Given)
+    given = _read_given(payload)
     return [wrap(None if bytes(one) == b"null" else bytes(one)) for one in given.args]
 
 

@@ -64,13 +64,13 @@ class Histories:
             if not token:
                 return
 
-    async def backwards(self, id: str) -> AsyncIterator[HistoryEvent]:
-        """All that happened in the newest run, from its end."""
+    async def backwards(self, id: str, run: str = "") -> AsyncIterator[HistoryEvent]:
+        """All that happened in a run, or in the newest one, from its end."""
         token = b""
         while True:
             request = GetWorkflowExecutionHistoryReverseRequest(
-                namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id), maximum_page_size=20,
-                next_page_token=token,
+                namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
+                maximum_page_size=20, next_page_token=token,
             )  # fmt: skip
             found = await call_or_none(self._service.get_workflow_execution_history_reverse(request, retry=True))
             for event in found.history.events if found is not None else ():

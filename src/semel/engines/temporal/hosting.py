@@ -11,7 +11,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from asyncio import events
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -19,21 +18,27 @@ from msgspec import Raw
 from temporalio import workflow
 from temporalio.common import RawValue
 
+from semel.contract.lifecycle import Status
+from semel.contract.records import MessageConflict
 from semel.define.workflow import Workflow
 from semel.engines.temporal import inheriting, parking
+from semel.engines.temporal.arrivals import CANCEL, Incoming, Look, signal_source, sort_arrivals
 from semel.engines.temporal.attributes import ATTRIBUTES, attributes_of
 from semel.engines.temporal.bridge import FORK, Heirloom, Made
 from semel.engines.temporal.card import BEGUN, PUBLISHED, Card
 from semel.engines.temporal.clock import Clock
 from semel.engines.temporal.commanding import Commands, bridge
 from semel.engines.temporal.concluding import conclude
+from semel.engines.temporal.covering import Coverage
 from semel.engines.temporal.inheriting import Carried, Heir, Inheritance
 from semel.engines.temporal.journaling import Journal, adopt, began_with, row_of
 from semel.engines.temporal.names import execution_id
-from semel.engines.temporal.payloads import unwrap, wrap
-from semel.engines.temporal.refusing import refuse
+from semel.engines.temporal.payloads import memo_value, unwrap, wrap
+from semel.engines.temporal.refusing import park_refusals
+from semel.engines.temporal.reporting import report_parked, report_turn
 from semel.engines.temporal.reserving import reserved, settled
-from semel.engines.temporal.tasking import card_of_this
+from semel.engines.temporal.tally import Tally
+from semel.engines.temporal.tasking import card_of_this, memo_of_this
 from semel.errors import Forbidden, NonDeterminism
 from semel.flow import entries, snapshot
 from semel.flow.commands import IN_PLACE, Command, Kind
@@ -41,6 +46,7 @@ from semel.flow.entries import NOTHING, Began, Happening, Signalled, Stopped
 from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Ended, Identity, Turn
+from semel.runtime.events import FromThreads
 from semel.settings import Settings
 
 T = TypeVar("T")
@@ -50,10 +56,17 @@ BASELINE: Final = "semel.version."
 """How markers begin that say which version of a workflow a run began with."""
 REFUSED: Final = "semel.refused."
 """How markers begin that say that the code was refused something, for which older histories have no marker."""
+ORDERED: Final = "semel.ordered"
+"""The marker of a run that asks its history when things came; runs that are older let timers go first."""
+CONFLICTS: Final = "semel.conflicts"
+"""The marker that says that signals which were refused are counted."""
+UNBEGUN: Final = "semel.unbegun"
+"""The marker of a run that did not begin, since it was cancelled before; older ones began and were told then."""
 FIRST: Final = 1
 """The version that leaves no marker, since most workflows have no other."""
 
 
+park_refusals()
 _held: Final[set[Instance]] = set()
 """What lives here: left to the garbage collector, people's clean-up code would run at any time, and half of it."""
 
@@ -109,13 +122,23 @@ class FlowHost(ABC):
     journal: Journal | None = None
     """Of a workflow; an entity has none."""
     commands: Commands
+    events: FromThreads | None = None
+    """Who watches the worker; None: nobody, as where a history is replayed from a file."""
+    coverage: Coverage | None = None
+    """What the cluster can keep; None: all that is asked for is taken, as where a history is replayed from a file."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.clock = Clock()
         self.card = Card("workflow", "")
-        self._arrivals: list[Arrival] = []
+        self._arrivals: list[Incoming] = []
         self._came = 0
+        self._signals: dict[str, int] = {}
+        """How many signals of each name came in this run."""
+        self._due: int | None = None
+        """When the code's next timer is due, or the idle period of an entity is over."""
+        self._given: list[Incoming] = []
+        """What the turn under way was given."""
         self._alarm: tuple[int, int, asyncio.TimerHandle] | None = None
         self._rung = False
         self._poked = False
@@ -123,10 +146,18 @@ class FlowHost(ABC):
         self.position = 0
         """The number of its last row."""
 
-    def arrive(self, what: Happening, at: int | None = None) -> None:
-        """Something for the code to know of."""
+    def arrive(self, what: Happening, at: int | None = None, source: str | None = None) -> None:
+        """Something for the code to know of. `source` is the event of history it came with, see `arrivals`."""
         self._came += 1
-        self._arrivals.append(Arrival(self.clock.now() if at is None else at, what, self._came))
+        now, task = self.clock.now(), workflow.info().get_current_history_length()
+        self._arrivals.append(
+            Incoming(what, now if at is None else at, self._came, source, task, now, self.clock.skipped)
+        )
+
+    def count_signal(self, name: str) -> str:
+        """A signal came: the source of what it brings."""
+        self._signals[name] = self._signals.get(name, 0) + 1
+        return signal_source(name, self._signals[name])
 
     def made(self, made: Made, row: bytes | None) -> None:
         """A step has its answer. The row of the journal that asked for it is there too, if it went along."""
@@ -143,6 +174,8 @@ class FlowHost(ABC):
         self.card = card_of_this()
         if not self.clock.skipped:
             self.clock.skipped = self.card.skipped
+        if unwrap(carried) is None and _was_stopped():
+            return conclude(Ended(Status.CANCELLED))
         data = unwrap(input) or b"{}"
         info = workflow.info()
         id_ = execution_id(info.first_execution_run_id, info.workflow_id)
@@ -172,12 +205,21 @@ class FlowHost(ABC):
     async def _instance(self, input: bytes, carried: bytes | None) -> Instance:
         """What runs the code, with its commands."""
 
+    def _cover(self, instance: Instance) -> Instance:
+        """Let an instance refuse what the cluster could not keep."""
+        if self.coverage is not None:
+            instance.refusal = self.coverage.refusal_inside
+        return instance
+
     async def _serve(self, instance: Instance) -> Ended:
         while True:
+            await self._order_arrivals()
             arrivals = self._taken()
             self._rung = False
             turn = await self._turn(instance, arrivals)
+            self._due = turn.due
             self.commands.carry_out(turn, await self._note(instance, turn))
+            report_turn(self.events, self.card.kind, instance, turn)
             if turn.ended is not None:
                 return turn.ended
             if turn.again is not None:
@@ -193,35 +235,67 @@ class FlowHost(ABC):
         """Is there something for the code to hear of?"""
         return bool(self._arrivals) or self._rung or self.commands.ready or self._mismatch is not None
 
+    async def _order_arrivals(self) -> None:
+        """Find out what came first, where a timer or a cancellation was found together with something else.
+
+        A task of Temporal that begins when a timer is due may bring what came before that. It is not asked for where
+        all of it came before, so that it costs nothing but where there is a doubt.
+        """
+        last = self._arrivals[-1] if self._arrivals else None
+        if last is None or not (self._timer_may_be_first(last) or self._cancel_may_be_late()):
+            return
+        if workflow.patched(ORDERED):
+            look = Look(last.task, dict(self._signals))
+            moments = await self._through(self.commands.look(look))
+            due = last.task_at if self._due is None else self._due
+            self._arrivals = sort_arrivals(self._arrivals, moments, look.upto, due)
+
+    def _timer_may_be_first(self, last: Incoming) -> bool:
+        return self._due is not None and self._due <= last.task_at
+
+    def _cancel_may_be_late(self) -> bool:
+        """Temporal tells of cancellation before answers."""
+        kinds = {type(one.what) for one in self._arrivals}
+        return Stopped in kinds and len(kinds) > 1
+
     def _taken(self) -> list[Arrival]:
         """What the code hears of next: all that came with one task of Temporal, or one step.
 
         Replayed, the same has to come together. What a task brings does; when a step ends is no part of it.
         """
-        arrivals, self._arrivals = self._arrivals, []
-        if not arrivals and self.commands.ready:
-            arrivals.append(Arrival(self.clock.now(), self.commands.next_made()))
-        return arrivals
+        came, self._arrivals = self._arrivals, []
+        self._given = came
+        if not came and self.commands.ready:
+            return [Arrival(self.clock.now(), self.commands.next_made())]
+        return [one.arrival() for one in came]
 
     async def _turn(self, instance: Instance, arrivals: Sequence[Arrival]) -> Turn:
         def turn() -> Turn:
+            instance.loop.replaying = workflow.unsafe.is_replaying()
             made = instance.turn(self.clock.now(), arrivals)
-            refuse(instance)
             taken = set(made.consumed)  # not all of it, where the code came to its end before
-            self._arrivals[:0] = [one for one in arrivals if one.row is not None and one.row not in taken]
+            self._arrivals[:0] = [one for one in self._given if one.row not in taken]
+            self._given = []
             return made
 
         return await self._or_park(turn)
 
     async def _or_park(self, go: Callable[[], T]) -> T:
-        """Let the code go on, if it can."""
+        """Let the code go on, if it can.
+
+        One that was woken and still cannot go on fails its task, and is not woken again: each signal would
+        begin a new task at once, and fill its history without an end.
+        """
         try:
-            return go()
-        except (Forbidden, NonDeterminism, workflow.NondeterminismError):
-            info = workflow.info()
-            if not workflow.unsafe.is_replaying() and parking.poke(info.namespace, info.workflow_id, info.run_id):
+            made = go()
+        except (Forbidden, NonDeterminism, workflow.NondeterminismError) as error:
+            report_parked(self.events, self.card.kind, self._identity(b""), error)
+            info, woken = workflow.info(), self._poked or workflow.unsafe.is_replaying()
+            if not woken and parking.poke(info.namespace, info.workflow_id, info.run_id):
                 await self._through(workflow.wait_condition(lambda: self._poked))
             raise
+        self._poked = False
+        return made
 
     async def _through(self, work: Awaitable[T]) -> T:
         """Wait for something that cancelling does not end: the code hears of that in its own time."""
@@ -232,7 +306,7 @@ class FlowHost(ABC):
             except asyncio.CancelledError:
                 if task.done() or _leaving():
                     raise
-                self.arrive(Stopped())
+                self.arrive(Stopped(), source=CANCEL)
 
     async def _rest(self, instance: Instance, turn: Turn) -> None:
         await self._through(workflow.wait_condition(lambda: self._waits))
@@ -257,9 +331,9 @@ class FlowHost(ABC):
         if any(c.kind is Kind.ATTRIBUTE for c in turn.commands):
             values = attributes_of(self.card, instance.attributes)[ATTRIBUTES]
             workflow.upsert_search_attributes([ATTRIBUTES.value_set(values)])
-        published = {PUBLISHED + c.name: c.payload for c in turn.commands if c.kind is Kind.PUBLISH}
+        published = {PUBLISHED + c.name: memo_value(c.payload) for c in turn.commands if c.kind is Kind.PUBLISH}
         if published:
-            workflow.upsert_memo({name: msgspec.json.decode(data or b"null") for name, data in published.items()})
+            workflow.upsert_memo(published)
         return row
 
     def _warn(self, instance: Instance, turn: Turn) -> None:
@@ -308,6 +382,8 @@ class WorkflowHost(FlowHost):
         self.clock.skipped = max(self.clock.skipped, given.skipped)
         if self.card.due is not None and carried is None:
             await self.clock.until(self.card.due)
+            if _was_stopped():
+                raise asyncio.CancelledError
             workflow.upsert_memo({BEGUN: True})
         left = await self._inherit(given.heir) if given.heir is not None else Inheritance(given)
         rows = [bytes(row) for row in left.rows]
@@ -316,16 +392,28 @@ class WorkflowHost(FlowHost):
         who = self._identity(input, given.seed)
         made = Patching(code, who, self.settings, start)
         made.outer = asyncio.get_running_loop()
+        self._cover(made)
         made.timeout = self.card.timeout_or(code.timeout)
         self.commands = Commands(self, made)
         self.commands.wards.update({**given.wards, **left.wards})
-        self.journal = Journal(lambda: Instance(code, who, self.settings, start), rows)
+        self.journal = Journal(lambda: self._cover(Instance(code, who, self.settings, start)), rows)
         self.position = left.carried.base + len(rows)
         if given.stopped:
             self.arrive(Stopped())
         if given.heir is not None:
             await self._go_on(made, left)
         return made
+
+    async def _note(self, instance: Instance, turn: Turn) -> bytes | None:
+        row = await super()._note(instance, turn)
+        self._count_conflicts(turn.conflicts)
+        return row
+
+    def _count_conflicts(self, conflicts: Sequence[MessageConflict]) -> None:
+        # Histories from before have no such command: Temporal would miss it when it replays them.
+        if conflicts and workflow.patched(CONFLICTS):
+            Tally().refuse(self.clock.now(), conflicts)
+        warn_of_conflicts(self.card.key, conflicts)
 
     async def _inherit(self, heir: Heir) -> Inheritance:
         ask = Heirloom(workflow.info().workflow_id, heir.run, heir.commit)
@@ -358,15 +446,16 @@ class WorkflowHost(FlowHost):
 
     async def _again(self, instance: Instance, taken: Snapshot) -> Instance:
         """Signals that came meanwhile go along, and so does the wish that it stop."""
-        await self._through(self.commands.settled())
+        await self._through(self.commands.settled(goes_on=True))
         came = [(one.what, one.at) for one in self._arrivals]
-        late = [what for what, at in came if isinstance(what, Signalled) and instance._concerns(what, at)]
+        late, conflicts = instance.take_late([(what, at) for what, at in came if isinstance(what, Signalled)])
+        self._count_conflicts(conflicts)
         start = msgspec.structs.replace(taken, signals=(*taken.signals, *late))
         carried = Carried(
             Raw(snapshot.dump(start)), self.position, instance.who.seed, self.commands.wards,
             any(isinstance(what, Stopped) for what, _ in came), self.clock.skipped,
         )  # fmt: skip
-        workflow.continue_as_new(args=[wrap(taken.input), wrap(msgspec.json.encode(carried))])
+        workflow.continue_as_new(args=[wrap(taken.input), wrap(msgspec.json.encode(carried))], memo=memo_of_this())
 
 
 def _one_step(turn: Turn) -> bool:
@@ -377,11 +466,20 @@ def _one_step(turn: Turn) -> bool:
     )  # fmt: skip
 
 
+def warn_of_conflicts(key: str | None, conflicts: Sequence[MessageConflict]) -> None:
+    """Say in the log of the worker which messages were refused; a replay does not say it again."""
+    for conflict in conflicts:
+        workflow.logger.warning("%s has refused a message: %s", key, conflict)
+
+
+def _was_stopped() -> bool:
+    """Was a workflow that has not begun asked to stop? It never begins then; Temporal would tell of it afterwards.
+
+    Whoever cancels relies on this: what was asked to stop, and is with no worker, may be ended without its code.
+    """
+    return workflow.cancellation_reason() is not None and workflow.patched(UNBEGUN)
+
+
 def _leaving() -> bool:
     """Is this workflow let go of here, to go on elsewhere? Temporal cancels all of it then, as if it were to stop."""
     return bool(getattr(asyncio.get_running_loop(), "_deleting", False))
-
-
-def lease_of(settings: Settings) -> timedelta:
-    """For how long a worker may be silent about an activity."""
-    return settings.worker.lease

@@ -8,6 +8,7 @@ from base64 import b64decode, b64encode
 import msgspec
 from msgspec import Raw, Struct, field
 
+from semel.codec import decoder_of
 from semel.flow.entries import NOTHING, Resolved, Signalled
 
 
@@ -49,9 +50,13 @@ class Inheritance(Struct, frozen=True, omit_defaults=True):
     wards: dict[str, str] = field(default_factory=dict)
 
 
+_read_carried = decoder_of(Carried).decode
+_read_inheritance = decoder_of(Inheritance).decode
+
+
 def load(data: bytes | None) -> Carried:
     """As a run finds it."""
-    return Carried() if data is None else msgspec.json.decode(data, type=Carried)
+    return Carried() if data is None else _read_carried(data)
 
 
 def pack(left: Inheritance) -> bytes:
@@ -62,4 +67,4 @@ def pack(left: Inheritance) -> bytes:
 def unpack(data: bytes) -> Inheritance:
     """The same again."""
     packed = msgspec.json.decode(data)["zlib"]
-    return msgspec.json.decode(zlib.decompress(b64decode(packed)), type=Inheritance)
+    return _read_inheritance(zlib.decompress(b64decode(packed)))

@@ -8,6 +8,7 @@ one in; a key whose holder has neither settled nor is open in the cluster has lo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -47,6 +48,8 @@ class Reservation(Struct, frozen=True):
     max_attempts: int = 1
     input: bytes | None = None
     """Kept as long as the result, so that a conflict can name the fields that differ."""
+    older: Callable[[], Iterable[bytes]] = tuple
+    """Makes other fingerprints that stand for the same input."""
 
 
 class Settlement(Struct, frozen=True):
@@ -63,7 +66,7 @@ class Settlement(Struct, frozen=True):
 @procedure(Line.ADMIT)
 def reserve(namespace: str, wanted: Reservation) -> Script[Prior]:
     """Take the key, or learn who has it: the holder afterwards."""
-    asked = Request(wanted.name, wanted.fingerprint, wanted.reuse)
+    asked = Request(wanted.name, wanted.fingerprint, wanted.reuse, wanted.older)
     where = (namespace, wanted.kind, wanted.key)
     yield Ask("await_record_key", where)
     yield Ask("lock_record_key", where)
@@ -177,7 +180,15 @@ def clean(namespace: str) -> Script[tuple[int, list[str]]]:
 def prior_of(row: Any) -> Prior:
     """A row of the ledger, as the contract asks for it."""
     kept = execution_of(row)
-    return Prior(kept.id, kept.name, bytes(row[10]), kept.status, kept.generation, kept.window_ends_at)
+    return Prior(
+        kept.id,
+        kept.name,
+        bytes(row[10]),
+        kept.status,
+        kept.generation,
+        kept.window_ends_at,
+        previous=kept.previous_id,
+    )
 
 
 def execution_of(row: Any) -> Execution:

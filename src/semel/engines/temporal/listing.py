@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import Execution
-from semel.engine.protocol import Filter
+from semel.engine.protocol import Filter, Waiting, WorkerState
 from semel.engines.temporal.attributes import read
+from semel.engines.temporal.card import FAILED_MESSAGES
 from semel.engines.temporal.migrating import ATTRIBUTE
 from semel.engines.temporal.names import ENTITY, TASK
 from semel.engines.temporal.reading import Reader, Seen
@@ -32,6 +33,9 @@ WIDER: Final = 60
 SPANS: Final = 3
 """A minute, an hour, some days; what is older is asked for at once."""
 MOST_FOLLOWED: Final = 1000
+MOST_LOOKED_AT: Final = 10_000
+MOST_DESCRIBED: Final = 100
+MOST_NAMES: Final = 200
 _RUN: Final = re.compile("[0-9a-f-]{1,36}")
 
 
@@ -101,6 +105,59 @@ def quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+async def waiting(
+    reader: Reader, *, where: str = "", most: int = MOST_LOOKED_AT, find_ready: bool = False
+) -> list[Waiting]:
+    """What has not ended, by function and queue: of what Semel started, the newest. What runs now is among it.
+
+    With `find_ready` it is asked of the newest hundred whether they only wait for a worker; older ones are taken to.
+    """
+    groups: dict[tuple[str, str, str], Waiting] = {}
+    looked = 0
+    async for seen in reader.query(f"ExecutionStatus = 'Running'{where}"):
+        card = seen.card
+        if not card.foreign:
+            group = card.kind, card.name, seen.info.task_queue
+            before = groups.get(group) or Waiting(*group, 0, "", None)
+            ready, since, start = before.ready, before.since, seen.info.start_time.ToDatetime(tzinfo=UTC)
+            if not find_ready:
+                since = start
+            elif looked >= MOST_DESCRIBED or await _is_ready(reader, seen):
+                ready, since = ready + 1, start
+            groups[group] = Waiting(*group, before.count + 1, seen.id, card.key, ready, since)
+        looked += 1
+        if looked >= most:
+            break
+    return [groups[group] for group in sorted(groups)]
+
+
+async def unserved(reader: Reader, workers: Sequence[WorkerState]) -> list[Waiting]:
+    """The newest hundred that wait for a function, or on a queue, that none of these workers has. Scans no others."""
+    if any(worker.functions is None for worker in workers):
+        return []
+    names = {name for worker in workers for name in worker.functions or ()}
+    if len(names) > MOST_NAMES:
+        return await waiting(reader, most=MOST_DESCRIBED)
+    clauses = [" AND ".join(f"WorkflowType != {quoted(name)}" for name in sorted(names))]
+    queues = {queue for worker in workers for queue in worker.queues.split(",")}
+    if "all" not in queues:
+        clauses.append(" AND ".join(f"TaskQueue != {quoted(queue)}" for queue in sorted(queues)))
+    either = " OR ".join(f"({clause})" for clause in clauses if clause)
+    where = f" AND {ATTRIBUTE} IS NOT NULL" + (f" AND ({either})" if either else "")
+    return await waiting(reader, where=where, most=MOST_DESCRIBED)
+
+
+async def _is_ready(reader: Reader, seen: Seen) -> bool:
+    """Is it due, and does the cluster hold a task for it that no worker has taken, or that one took and did not end?"""
+    whole = await reader.describe(seen.info.execution.workflow_id, seen.info.execution.run_id)
+    if whole is None or whole.details is None:
+        return False
+    due = (await reader.execution(whole)).run_at
+    if due is not None and due > datetime.now(UTC):
+        return False
+    return whole.details.HasField("pending_workflow_task") or bool(whole.details.pending_activities)
+
+
 async def history(reader: Reader, id: str) -> list[Seen]:
     """Every execution under an id, newest first: each knows the one before it."""
     found: list[Seen] = []
@@ -109,6 +166,16 @@ async def history(reader: Reader, id: str) -> list[Seen]:
         found.append(seen)
         previous = seen.card.previous
         seen = None if previous is None else await reader.find(previous)
+    return found
+
+
+async def with_failed_messages(reader: Reader, most: int) -> list[str]:
+    """The keys of entities that have messages which failed, at most so many, newest entity first."""
+    found: list[str] = []
+    async for seen in reader.query(f"ExecutionStatus = 'Running' AND {ATTRIBUTE} = {quoted(FAILED_MESSAGES)}"):
+        found.append(seen.card.key or seen.id)
+        if len(found) >= most:
+            break
     return found
 
 

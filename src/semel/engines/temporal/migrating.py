@@ -23,7 +23,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from semel.contract.durations import FOREVER, spell
-from semel.errors import ConfigError, EngineError, EngineUnavailable, SemelError
+from semel.errors import ConfigError, EngineError, EngineUnavailable, SemelError, phrase
 
 T = TypeVar("T")
 KNOWN_WITHIN, KNOWN_EVERY = 20.0, 0.5
@@ -97,7 +97,9 @@ async def check(client: Client, needs: timedelta, whose: str = "the longest decl
     kept = await look(client)
     name = client.namespace
     if kept is None:
-        raise ConfigError(f"there is no namespace {name!r} on this Temporal server. Run: semel migrate")
+        raise ConfigError(
+            f"there is no namespace {name!r} on this Temporal server. Run: semel migrate --namespace {name}"
+        )
     if kept.retention < needs:
         raise ConfigError(
             f"namespace {name!r} keeps for {spell(kept.retention)}, and {whose} needs {spell(needs)}. Run semel "
@@ -222,7 +224,9 @@ def _not_allowed(what: str, instead: str) -> ConfigError:
 def told(error: RPCError, what: str) -> EngineError:
     """What went wrong between us and the server, in our words."""
     if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
-        return EngineUnavailable(f"the Temporal server stopped answering when asked to {what}: {error.message}.")
+        return EngineUnavailable(
+            f"the Temporal server stopped answering when asked to {what}: {phrase(error.message)}."
+        )
     return EngineError(f"the Temporal server refuses to {what}: {error.message} ({error.status.name}).")
 
 

@@ -13,15 +13,16 @@ from semel.engine.protocol import Engine
 from semel.engines.temporal.connecting import parse
 from semel.engines.temporal.engine import TemporalEngine
 from semel.engines.temporal.records import open_records
+from semel.runtime.events import Events
 from semel.settings import Settings
 
 
 def open_engine(
     settings: Settings, namespace: str, definitions: Registry, *, migrate: bool, records_too: bool | None,
     clock: Callable[[], float], codec: PayloadCodec | None = None,
-    interceptors: Sequence[Interceptor] = (),
+    interceptors: Sequence[Interceptor] = (), events: Events | None = None,
 ) -> Engine:  # fmt: skip
     """A new engine for the running event loop; it connects with its first verb."""
     target = replace(parse(settings.url, settings.temporal, namespace), codec=codec, interceptors=tuple(interceptors))
-    records = open_records(settings.records, namespace, clock, records_too)
-    return TemporalEngine(target, records, settings, definitions, auto_migrate=migrate, clock=clock)
+    records = open_records(settings.records, namespace, clock, records_too, settings.sqlite_driver)
+    return TemporalEngine(target, records, settings, definitions, auto_migrate=migrate, clock=clock, events=events)

@@ -13,11 +13,20 @@ from temporalio.converter import PayloadCodec
 
 _JSON: Final = {"encoding": b"json/plain"}
 _NULL: Final = {"encoding": b"binary/null"}
+_SPACED: Final[dict[bytes | None, bytes]] = {None: b"null ", b"null": b"null ", b"[]": b"[ ]"}
 
 
 def wrap(data: bytes | None) -> RawValue:
     """A stored value for Temporal."""
     return RawValue(Payload(metadata=_NULL) if data is None else Payload(metadata=_JSON, data=data))
+
+
+def memo_value(data: bytes | None) -> RawValue:
+    """A stored value as a memo field that stays, also where it is null or an empty list.
+
+    A cluster removes a field that is set to exactly `null` or `[]`. JSON allows for a space there.
+    """
+    return wrap(_SPACED.get(data, data))
 
 
 def unwrap(value: Any) -> bytes | None:

@@ -8,31 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from temporalio import activity
 from temporalio.client import Client
-from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
 from temporalio.worker import (
     CustomSlotSupplier,
     FixedSizeSlotSupplier,
-    UnsandboxedWorkflowRunner,
     Worker,
     WorkerTuner,
 )
 
 from semel.define.registry import Registry
 from semel.define.task import Task
-from semel.engines.temporal.attempts import UNKNOWN
-from semel.engines.temporal.classes import class_of
+from semel.engine.failure_log import log_failure
+from semel.engines.temporal.classes import class_of, unknown_task_class
 from semel.engines.temporal.running import Runner
 from semel.engines.temporal.sandboxing import runner
 from semel.engines.temporal.seating import Seats
 from semel.engines.temporal.serving import Service
+from semel.engines.temporal.unknown import UnknownRunner, UnknownWork
 from semel.engines.temporal.versioning import versioned
+from semel.runtime.events import FromThreads
 from semel.settings import Settings
 
 if TYPE_CHECKING:
@@ -76,6 +74,7 @@ class Poller:
     async def stop(self) -> None:
         """Ask for nothing more, and wait for what runs."""
         asked = asyncio.create_task(self._worker.shutdown())
+        log_failure(asked, log, f"a worker of queue {self._worker.task_queue!r} could not be shut down")
         await asyncio.wait([self._life])
         asked.cancel()
 
@@ -104,6 +103,7 @@ class Pollers:
         registry: Registry,
         performer: Runner,
         settings: Settings,
+        unknown: UnknownWork,
     ) -> Callable[[str], Pollers]:
         """What makes and starts them for a queue: all queues share what the app has defined.
 
@@ -111,22 +111,25 @@ class Pollers:
         """
         service = Service(engine, performer)
         activities: list[Any] = [performer.activity(one) for one in registry if isinstance(one, Task)]
-        classes = [class_of(registry, one, settings) for one in registry]
+        events = FromThreads(engine.events)
+        classes = [class_of(registry, one, settings, engine.coverage, events) for one in registry]
+        classes.append(unknown_task_class(settings, events))
         sandbox, own, build = runner(registry, client.data_converter), settings.worker, versioned(settings)
         cached = max(LEAST_CACHED, own.cached_workflows)
 
         def make(queue: str) -> Pollers:
             seats = Seats(own.concurrency)
             tasks = Worker(
-                other, task_queue=queue, activities=[*activities, *service.activities], identity=name,
+                other, task_queue=queue, identity=name,
+                activities=[*activities, *service.activities, unknown.activity()],
                 tuner=_tuner(cached, seats.polled), graceful_shutdown_timeout=PATIENT,
                 max_heartbeat_throttle_interval=THROTTLE, default_heartbeat_throttle_interval=THROTTLE,
                 deployment_config=build,
             )  # fmt: skip
             flows = Worker(
                 client, task_queue=queue, workflows=classes,
-                activities=[*activities, *service.activities, *service.local, _unknown(seats)],
-                workflow_runner=sandbox, unsandboxed_workflow_runner=UnsandboxedWorkflowRunner(), identity=name,
+                activities=[*activities, *service.activities, *service.local, unknown.activity(seats.shy)],
+                workflow_runner=sandbox, unsandboxed_workflow_runner=UnknownRunner(unknown), identity=name,
                 max_cached_workflows=cached, tuner=_tuner(cached, seats.handed), graceful_shutdown_timeout=PATIENT,
                 max_heartbeat_throttle_interval=THROTTLE, default_heartbeat_throttle_interval=THROTTLE,
                 sticky_queue_schedule_to_start_timeout=min(STICKY, own.lease), deployment_config=build,
@@ -141,13 +144,3 @@ def _tuner(cached: int, tasks: CustomSlotSupplier) -> WorkerTuner:
     return WorkerTuner.create_composite(
         workflow_supplier=fixed, activity_supplier=tasks, local_activity_supplier=fixed, nexus_supplier=fixed
     )
-
-
-def _unknown(seats: Seats) -> Callable[..., Any]:
-    """What is run for a task that is not known here: it is offered again, and to others."""
-
-    async def unknown(args: Sequence[RawValue]) -> None:
-        seats.shy()
-        raise ApplicationError(f"task {activity.info().activity_type!r} is not known to this worker", type=UNKNOWN)
-
-    return activity.defn(dynamic=True)(unknown)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.enums.v1 import WorkerStatus
-from temporalio.api.worker.v1 import WorkerHeartbeat
+from temporalio.api.worker.v1 import PluginInfo, WorkerHeartbeat
 from temporalio.api.workflowservice.v1 import ListWorkersRequest, RecordWorkerHeartbeatRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -20,6 +21,11 @@ from semel.errors import EngineError
 
 SDK: Final = "semel"
 """How our workers are told from those that the SDK reports."""
+FUNCTIONS: Final = "semel:functions"
+"""Among the plugins of a worker: it tells which functions it has."""
+PREFIX: Final = "semel:function="
+MOST_FUNCTIONS: Final = 2000
+"""A worker with more of them does not tell their names."""
 BEATS: Final = 3
 """Heartbeats within a lease."""
 _RUNNING: Final = WorkerStatus.WORKER_STATUS_RUNNING
@@ -28,12 +34,14 @@ _RUNNING: Final = WorkerStatus.WORKER_STATUS_RUNNING
 class Presence:
     """One worker, as the cluster knows of it. Nobody's work depends on it: it is for people to see."""
 
-    def __init__(self, client: Client, id: int, name: str, queues: str, lease: timedelta) -> None:
+    def __init__(
+        self, client: Client, id: int, name: str, queues: str, lease: timedelta, functions: Mapping[str, str]
+    ) -> None:
         self._client = client
         self._lease = lease
         self._beat = WorkerHeartbeat(
             worker_instance_key=str(id), worker_identity=name, task_queue=queues, sdk_name=SDK,
-            start_time=_stamp(time.time()),
+            start_time=_stamp(time.time()), plugins=_plugins(functions),
         )  # fmt: skip
         self._beat.elapsed_since_last_heartbeat.CopyFrom(_duration(lease / BEATS))
 
@@ -78,8 +86,29 @@ def _state(beat: WorkerHeartbeat) -> WorkerState:
     lease = beat.elapsed_since_last_heartbeat.ToTimedelta() * BEATS
     return WorkerState(
         int(beat.worker_instance_key), beat.worker_identity, beat.task_queue, beat.start_time.ToDatetime(tzinfo=UTC),
-        beat.heartbeat_time.ToDatetime(tzinfo=UTC) + lease,
+        beat.heartbeat_time.ToDatetime(tzinfo=UTC) + lease, _functions(beat), _homes(beat),
     )  # fmt: skip
+
+
+def _plugins(functions: Mapping[str, str]) -> list[PluginInfo]:
+    """Functions and where their code is, as a worker's plugins and their versions; of very many, none."""
+    if len(functions) > MOST_FUNCTIONS:
+        return []
+    return [PluginInfo(name=FUNCTIONS)] + [
+        PluginInfo(name=PREFIX + name, version=home) for name, home in sorted(functions.items())
+    ]
+
+
+def _functions(beat: WorkerHeartbeat) -> frozenset[str] | None:
+    names = [plugin.name for plugin in beat.plugins]
+    if FUNCTIONS not in names:
+        return None
+    return frozenset(name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX))
+
+
+def _homes(beat: WorkerHeartbeat) -> dict[str, str]:
+    ours = [plugin for plugin in beat.plugins if plugin.name.startswith(PREFIX) and plugin.version]
+    return {plugin.name.removeprefix(PREFIX): plugin.version for plugin in ours}
 
 
 def _stamp(at: float) -> Timestamp:

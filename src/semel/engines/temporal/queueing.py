@@ -19,6 +19,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, UpdateTa
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from semel.codec import decoder_of
 from semel.contract.durations import parse_duration, spell
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate, parse_rate
@@ -106,8 +107,11 @@ def _dump(settings: QueueSettings) -> str:
     return msgspec.json.encode({name: value for name, value in said.items() if value is not None}).decode()
 
 
+_read_settings: Final = decoder_of(dict[str, str]).decode
+
+
 def _load(text: str) -> QueueSettings:
-    said = msgspec.json.decode(text, type=dict[str, str])
+    said = _read_settings(text)
 
     def span(name: str) -> Any:
         return parse_duration(said[name]) if name in said else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from typing import Any, Final
 
 import msgspec
@@ -36,7 +37,7 @@ from semel.contract.times import micros, optional, span
 from semel.engines.temporal.calling import call, call_or_none
 from semel.engines.temporal.card import ATTEMPT, BEGUN, MEMO, Card, from_memo
 from semel.engines.temporal.clock import SKIPPED
-from semel.engines.temporal.failures import ended_of, terminated, uncovered
+from semel.engines.temporal.failures import ended_of, terminated, to_error, uncovered
 from semel.engines.temporal.foreign import given_of, plain_of
 from semel.engines.temporal.histories import Histories
 from semel.engines.temporal.names import execution_id, kind_of, split
@@ -113,6 +114,17 @@ class Seen:
         return any(one.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_OPTIONS_UPDATED for one in asked)
 
 
+class Holder(Enum):
+    """Who has an execution that has not ended."""
+
+    WORKER = "worker"
+    """A worker, now or before: its code may have done something."""
+    QUEUE = "queue"
+    """A queue, from which a worker may take it at any time without looking at whether it was asked to stop."""
+    NOBODY = "nobody"
+    """Nobody, and whoever takes it finds first that it was asked to stop."""
+
+
 class Reader(Histories):
     """Reads one namespace."""
 
@@ -169,7 +181,7 @@ class Reader(Histories):
         status, error = await self._status(seen)
         done, last, due = seen.memo.get(ATTEMPT) or (0, None, None)
         if error is None and last is not None and status.live:
-            error = msgspec.convert(last, ErrorInfo)
+            error = to_error(last)
         details = seen.details
         activity = details.pending_activities[0] if details is not None and details.pending_activities else None
         begun = status is not Status.PENDING or done > 0
@@ -210,9 +222,31 @@ class Reader(Histories):
         ended = await self.ended(closing)
         return ended.status, ended.error
 
-    def untouched(self, seen: Seen) -> bool:
-        """A workflow that nobody has begun, in this run or in one that it continues."""
-        return seen.live and seen.info.execution.run_id == seen.first_run and self._is_fresh(seen)
+    def delayed(self, seen: Seen) -> bool:
+        """Does Temporal hold it back, so that no worker can take it yet?"""
+        details = seen.details
+        return details is not None and not details.HasField("pending_workflow_task") and seen.info.history_length <= 1
+
+    async def holder(self, seen: Seen) -> Holder:
+        """Who has an execution that was asked to stop: a worker that may have begun with it, or nobody?"""
+        details, card = seen.details, seen.card
+        if details is None:
+            return Holder.WORKER
+        if card.kind == "task" and not card.foreign:
+            waits = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
+            if any(one.state != waits for one in details.pending_activities):
+                return Holder.WORKER
+            return Holder.QUEUE if details.pending_activities else Holder.NOBODY
+        task = details.pending_workflow_task
+        taken = task.state == PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED or task.attempt > 1
+        if card.foreign or taken or seen.info.execution.run_id != seen.first_run:
+            return Holder.WORKER
+        if card.due is not None and BEGUN not in seen.memo:
+            return Holder.NOBODY  # a worker may have looked at it, to wait for its time
+        async for event in self.events(seen.info.execution.workflow_id, seen.info.execution.run_id):
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+                return Holder.WORKER
+        return Holder.NOBODY
 
     def _is_fresh(self, seen: Seen) -> bool:
         """Its delay is not over, or nobody has taken this run."""

@@ -219,7 +219,11 @@ class Records:
 
 
 def open_records(
-    url: str | None, namespace: str, clock: Callable[[], float] = time.time, auto_migrate: bool | None = None
+    url: str | None,
+    namespace: str,
+    clock: Callable[[], float] = time.time,
+    auto_migrate: bool | None = None,
+    sqlite_driver: str = "auto",
 ) -> Records:
     """Records at a URL; None: no records. Connects to nothing yet.
 
@@ -230,7 +234,8 @@ def open_records(
         return Records(None, namespace)
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite" and rest.startswith("/") and rest != "/":
-        return Records(SqliteStore(rest[1:], clock), namespace, auto_migrate=auto_migrate is not False)
+        store = SqliteStore(rest[1:], clock, sqlite_driver)
+        return Records(store, namespace, auto_migrate=auto_migrate is not False)
     if scheme in ("postgresql", "postgres") and rest:
         if importlib.util.find_spec("asyncpg") is None:
             raise ConfigError("records in PostgreSQL need the extra: pip install 'semel[postgres]'.")

@@ -10,28 +10,30 @@ from typing import Final
 from temporalio import workflow
 from temporalio.worker.workflow_sandbox import RestrictedWorkflowAccessError
 
-from semel.errors import Forbidden
-from semel.flow.instance import Instance
+from semel.errors import Forbidden, NonDeterminism
+from semel.flow.compare import refuse_too
 
 _LIBRARIES: Final = (
     str(Path(__file__).parents[2]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 )  # fmt: skip
 
 
-def refuse(instance: Instance) -> None:
-    """What the sandbox forbids is no failure of the workflow: it waits for code that does not do it."""
-    main = instance._main
-    error = main.exception() if main is not None and main.done() and not main.cancelled() else None
-    if isinstance(error, RestrictedWorkflowAccessError):
-        what = error.qualified_name.removesuffix(".__call__")
-        where = _line(error)
-        raise Forbidden(
-            f"workflow {instance.who.key!r}: {what}{f' at {where}' if where else ''} belongs in a task or a step. For "
-            "time, chance and ids there are ctx.now, ctx.random and ctx.uuid4(), which say the same at every replay.",
-            what=what, where=where,
-        )  # fmt: skip
-    if isinstance(error, workflow.NondeterminismError):
-        raise error
+def translate(error: RestrictedWorkflowAccessError) -> Forbidden:
+    """What the sandbox forbids is no failure of a workflow or of a message: they wait for code that does not do it."""
+    what = error.qualified_name.removesuffix(".__call__")
+    where = _line(error)
+    return Forbidden(
+        f"{what}{f' at {where}' if where else ''} belongs in a task or a step, not in the code of a workflow or "
+        "entity. For time, chance and ids there are ctx.now, ctx.random and ctx.uuid4(), which say the same at every "
+        "replay.",
+        what=what,
+        where=where,
+    )
+
+
+def not_ours(error: workflow.NondeterminismError) -> NonDeterminism:
+    """Temporal itself says that the code does not fit its history."""
+    return NonDeterminism(str(error), where=_line(error))
 
 
 def _line(error: BaseException) -> str:
@@ -39,3 +41,9 @@ def _line(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+
+
+def park_refusals() -> None:
+    """From now on these errors park what raises them, as Semel's own do."""
+    refuse_too(RestrictedWorkflowAccessError, translate)
+    refuse_too(workflow.NondeterminismError, not_ours)

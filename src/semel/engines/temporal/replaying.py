@@ -18,6 +18,7 @@ from semel.define.workflow import Workflow
 from semel.engine.protocol import Replayed
 from semel.engines.temporal import resetting
 from semel.engines.temporal.classes import class_of
+from semel.engines.temporal.covering import Coverage
 from semel.engines.temporal.deeds import Deed, Witness, recorded
 from semel.engines.temporal.hosting import FlowHost
 from semel.engines.temporal.names import execution_id
@@ -29,6 +30,8 @@ from semel.settings import Settings
 
 SHOWN = 120
 """Characters of an input that an error shows."""
+DERIVED = frozenset({"fingerprint"})
+"""What is made of the arguments, in the request for a child or a task whose key is taken."""
 NEXT = "Deploy code that does what the history says, or put the change behind ctx.patched('…')."
 
 
@@ -46,7 +49,9 @@ class Again:
         return self.told.error
 
 
-async def replay(history: WorkflowHistory, registry: Registry, settings: Settings, namespace: str) -> Again:
+async def replay(
+    history: WorkflowHistory, registry: Registry, settings: Settings, namespace: str, coverage: Coverage | None = None
+) -> Again:
     """Do again what a history says: would a worker with this code go on with it?
 
     What the code asks for is compared with the journal in the history, as workers do it; what goes out to Temporal is
@@ -57,7 +62,7 @@ async def replay(history: WorkflowHistory, registry: Registry, settings: Setting
     id_ = execution_id(begun.first_execution_run_id, history.workflow_id)
     witness = Witness()
     replayer = Replayer(
-        workflows=[class_of(registry, registry[name], settings)],
+        workflows=[class_of(registry, registry[name], settings, coverage)],
         workflow_runner=runner(registry, DataConverter.default), namespace=namespace,
         interceptors=[witness.interceptor()],
     )  # fmt: skip
@@ -78,7 +83,7 @@ def _told(one: Replayed, history: WorkflowHistory, witness: Witness, failure: Ex
 
 
 async def try_replay(
-    client: Client, reader: Reader, id: str, registry: Registry, settings: Settings
+    client: Client, reader: Reader, id: str, registry: Registry, settings: Settings, coverage: Coverage
 ) -> Replayed | None:
     """The same for what an execution has recorded. None: there is no such execution, or no code for it.
 
@@ -90,10 +95,10 @@ async def try_replay(
     past = await resetting.past(client, reader, seen, whole=False)
     if past.input is None:
         return None
-    replayed = replaying.try_replay(registry, settings, past)
+    replayed = replaying.try_replay(registry, settings, past, coverage.refusal_inside)
     if not replayed.ok:
         return replayed
-    again = await replay(await history_of(client, seen), registry, settings, client.namespace)
+    again = await replay(await history_of(client, seen), registry, settings, client.namespace, coverage)
     return replace(again.told, key=past.key)
 
 
@@ -132,7 +137,7 @@ def _other_inputs(then: Iterable[Deed], now: Iterable[Deed]) -> tuple[str, str]:
 
 
 def _covers(now: Sequence[bytes], then: Sequence[bytes]) -> bool:
-    """Are they alike, but for parameters that have come since? That those hold their defaults, the journal says."""
+    """Are they alike, but for arguments that only one of them names? Those hold their defaults: the journal says so."""
     return len(now) == len(then) and all(
         new == old or _holds(_read(new), _read(old)) for new, old in zip(now, then, strict=True)
     )
@@ -147,7 +152,7 @@ def _read(data: bytes) -> Any:
 
 def _holds(now: Any, then: Any) -> bool:
     if isinstance(now, dict) and isinstance(then, dict):
-        return all(name in now and _holds(now[name], value) for name, value in then.items())
+        return all(_holds(now[name], then[name]) for name in now.keys() & then.keys() - DERIVED)
     return bool(now == then)
 
 

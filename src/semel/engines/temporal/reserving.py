@@ -4,6 +4,7 @@ does anything, and writes down how it ended before the cluster hears of it. See 
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec import Struct
 from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy
 
+from semel.codec import Shape, decoder_of
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.contract.times import from_micros
@@ -37,13 +39,14 @@ class Taking(Struct, frozen=True):
     card: Card
     input: msgspec.Raw
 
-    def reservation(self) -> Reservation:
-        """As the ledger takes it."""
-        card = self.card
+    def reservation(self, shape: Shape | None) -> Reservation:
+        """As the ledger takes it. With the `shape` of its function, older forms of its input are known as well."""
+        card, input = self.card, stored(self.input)
+        older = tuple if shape is None or input is None else partial(shape.older_fingerprints, card.name, input)
         return Reservation(
             self.execution, card.kind, card.key or "", card.name, bytes.fromhex(card.fingerprint), card.kept, card.held,
             card.generation, card.previous, queue=self.queue, priority=card.priority, max_attempts=card.max_attempts,
-            input=stored(self.input),
+            input=input, older=older,
         )  # fmt: skip
 
 
@@ -61,6 +64,10 @@ class Ending(Struct, frozen=True):
         return Settlement(
             self.execution, Status(self.status), from_micros(self.at), stored(self.output), self.error
         )  # fmt: skip
+
+
+read_taking: Final = decoder_of(Taking).decode
+read_ending: Final = decoder_of(Ending).decode
 
 
 async def reserved(card: Card, id: str, input: bytes) -> Ended | None:

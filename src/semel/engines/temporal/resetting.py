@@ -7,15 +7,17 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, structs
 from temporalio.client import Client
 
 from semel.engine.protocol import Past
 from semel.engines.temporal import chronicle, inheriting, resting
-from semel.engines.temporal.card import PUBLISHED, RESET, Card
+from semel.engines.temporal.card import PUBLISHED, RESET
 from semel.engines.temporal.chronicle import Chronicle
 from semel.engines.temporal.inheriting import Carried, Heir, Inheritance
 from semel.engines.temporal.names import execution_id
+from semel.engines.temporal.payloads import memo_value
+from semel.engines.temporal.predecessors import successor_card
 from semel.engines.temporal.reading import Reader, Seen
 from semel.engines.temporal.starting import Starter
 from semel.errors import EngineUnavailable, NotFound, NotResettable
@@ -70,8 +72,10 @@ async def reset(client: Client, reader: Reader, starter: Starter, id: str, commi
     before = await past(client, reader, seen)
     fork(before, commit)
     carried = Carried(seed=before.seed, heir=Heir(execution.run_id, commit), skipped=starter.skipped())
-    memo = {name: value for name, value in seen.memo.items() if name.startswith(PUBLISHED)} | {RESET: True}
-    after = Card(**{name: getattr(card, name) for name in card.__struct_fields__} | {"previous": seen.id, "due": None})
+    published = {name: value for name, value in seen.memo.items() if name.startswith(PUBLISHED)}
+    memo = {RESET: True} | {name: memo_value(msgspec.json.encode(value)) for name, value in published.items()}
+    # No request asked for it: what did is sent again to the execution that it began.
+    after = successor_card(structs.replace(card, due=None, asked=""), card, seen.id, card.generation)
     run = await starter.launch(
         execution.workflow_id, seen.info.task_queue, before.input or b"{}", after,
         str(uuid.uuid5(_HEIR, execution.run_id)), after=(await reader.execution(seen)).status,

@@ -14,6 +14,8 @@ import msgspec
 from msgspec import Raw, Struct
 from temporalio.api.history.v1 import HistoryEvent
 
+from semel.codec import decoder_of
+from semel.contract.records import MessageConflict
 from semel.engines.temporal.carrying import Carried, Row, unpack
 from semel.engines.temporal.chronicle import made_in
 from semel.engines.temporal.payloads import bytes_of
@@ -37,6 +39,9 @@ class Rest(Struct, array_like=True, frozen=True, omit_defaults=True):
     forgotten: tuple[int, ...] = ()
     hits: int = 0
     overflowed: int = 0
+    frees_keys: bool = False
+    """Did a message that failed free its key? Not in turns that older code wrote."""
+    conflicts: tuple[MessageConflict, ...] = ()
 
     def onto(self, turn: Turn) -> Turn:
         """A turn that says the same."""
@@ -44,7 +49,11 @@ class Rest(Struct, array_like=True, frozen=True, omit_defaults=True):
         turn.due, turn.hits, turn.overflowed = self.due, self.hits, self.overflowed
         turn.replies = [_reply(row) for row in self.rows]
         turn.forgotten, turn.entries = list(self.forgotten), []
+        turn.conflicts = list(self.conflicts)
         return turn
+
+
+_read = decoder_of(Rest).decode
 
 
 def written(turn: Turn) -> bytes:
@@ -54,14 +63,14 @@ def written(turn: Turn) -> bytes:
         Rest(
             raw(None if state is None else snapshot.dump(state)), rests(turn),
             bool(turn.commands or turn.dropped), turn.due, tuple(map(row_of, turn.replies)), tuple(turn.forgotten),
-            turn.hits, turn.overflowed,
+            turn.hits, turn.overflowed, True, tuple(turn.conflicts),
         )
     )  # fmt: skip
 
 
 def read(data: bytes) -> Rest:
     """As it was written."""
-    return msgspec.json.decode(data, type=Rest)
+    return _read(data)
 
 
 def rests(turn: Turn) -> bool:
@@ -71,12 +80,12 @@ def rests(turn: Turn) -> bool:
 
 def row_of(reply: Reply) -> Row:
     """The answer to a message, as it is carried on."""
-    return Row(reply.n, reply.key, reply.at, Raw(replies.dump(reply)))
+    return Row(reply.n, reply.key, reply.at, Raw(replies.dump(reply)), reply.mark, reply.name, raw(reply.payload))
 
 
 def _reply(row: Row) -> Reply:
     found = replies.load(bytes(row.reply))
-    return Reply(row.key, found.status, found.output, found.error, row.n, row.at)
+    return Reply(row.key, found.status, found.output, found.error, row.n, row.at, row.mark, row.name, stored(row.body))
 
 
 @dataclass(slots=True)
@@ -86,17 +95,24 @@ class Shelf:
     rows: dict[str, Row] = field(default_factory=dict)
     """Oldest first."""
     _keys: dict[int, str] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+    """The keys of those that are messages which failed."""
 
     def put(self, row: Row) -> None:
         """Among the newest."""
         self.rows.pop(row.key, None)
         self.rows[row.key], self._keys[row.n] = row, row.key
+        if row.name is not None:
+            self.failed.add(row.key)
+        else:
+            self.failed.discard(row.key)
 
     def drop(self, number: int) -> None:
         """Need not be kept any longer, unless its key has another answer by now."""
         key = self._keys.pop(number, None)
         if key is not None and self.rows[key].n == number:
             del self.rows[key]
+            self.failed.discard(key)
 
 
 async def state_in(reader: Reader, id: str) -> tuple[bool, bytes | None]:
@@ -127,9 +143,12 @@ async def last_in(reader: Reader, id: str, run: str) -> tuple[bytes | None, bool
     return state, resting
 
 
-async def keys_in(reader: Reader, id: str, run: str) -> tuple[Carried, bool]:
-    """The keys that a run knew when it came to its end, from its history; and are those of earlier runs among them?"""
-    shelf, whole = Shelf(), False
+async def keys_in(reader: Reader, id: str, run: str) -> tuple[Carried, bool, set[int]]:
+    """The keys that a run knew when it came to its end, from its history; are those of earlier runs among them?
+
+    And the numbers of those that it gave up, also of earlier ones.
+    """
+    shelf, whole, gone = Shelf(), False, set[int]()
     async for event in reader.events(id, run):
         if event.HasField("workflow_execution_started_event_attributes"):
             carried = await beginning_in(reader, event)
@@ -141,7 +160,8 @@ async def keys_in(reader: Reader, id: str, run: str) -> tuple[Carried, bool]:
                 shelf.put(row)
             for number in rest.forgotten:
                 shelf.drop(number)
-    return Carried(list(shelf.rows.values())), whole
+            gone.update(rest.forgotten)
+    return Carried(list(shelf.rows.values())), whole, gone
 
 
 async def rest_in(reader: Reader, event: HistoryEvent) -> Rest | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,18 +16,22 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError
 
 from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
 from semel.define.context import Running
 from semel.define.task import Task
+from semel.engine import undecodable
 from semel.engines.journal.attempt import Interrupted, attempt
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.reading import load_error
 from semel.engines.journal.settling import Ending
 from semel.engines.journal.threads import Threads
-from semel.engines.temporal.attempts import Slip, Verdict
+from semel.engines.temporal.attempts import Slip, Verdict, read_slip
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import NOTHING, unwrap, wrap
+from semel.runtime.events import Events
 from semel.settings import Settings
 
+log = logging.getLogger("semel.worker")
 BEAT: Final = 1.0
 """Seconds between two heartbeats at most: with them comes the news that someone wants a task cancelled."""
 
@@ -61,10 +66,12 @@ class Interruptible:
 class Runner:
     """Runs the tasks of one worker."""
 
-    def __init__(self, namespace: str, settings: Settings) -> None:
+    def __init__(self, namespace: str, settings: Settings, events: Events) -> None:
+        self.events = events
         self.busy: dict[bytes, Running] = {}
         self._namespace = namespace
         self._settings = settings
+        self._warner = undecodable.Warner(log, settings.worker.decode_timeout)
         self._threads: Threads | None = None
         self._inner: dict[bytes, asyncio.Task[Ending]] = {}
         self._outer: dict[bytes, asyncio.Task[Any]] = {}
@@ -78,11 +85,17 @@ class Runner:
         """A task as Temporal takes it."""
 
         async def perform(input: RawValue, slip: RawValue = NOTHING) -> RawValue:
-            return await self._perform(task, unwrap(input) or b"{}", _slip(task, slip))
+            ours = unwrap(slip) is not None  # other people's workflows have retries of their own
+            try:
+                return await self._perform(task, unwrap(input) or b"{}", _slip(task, slip), offered_again=ours)
+            except (ApplicationError, CancelledError):
+                raise
+            except Exception as error:  # the server would try again and again what is not declared to be in vain
+                raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
 
         return activity.defn(name=task.name)(perform)
 
-    async def _perform(self, task: Task[..., Any], input: bytes, slip: Slip) -> RawValue:
+    async def _perform(self, task: Task[..., Any], input: bytes, slip: Slip, *, offered_again: bool) -> RawValue:
         if self.errands.over:
             raise _given_back()
         info = activity.info()
@@ -94,6 +107,10 @@ class Runner:
             0, slip.attempt, slip.id, slip.attempt, slip.max_attempts, False, task.name, slip.key, slip.generation,
             input, "task", slip.root or slip.id, slip.parent,
         )  # fmt: skip
+        if self.events.observed:
+            self.events.claimed(running)
+            self.events.started(running)
+        began = time.perf_counter() if self.events.wants_ends else 0.0
         self.busy[info.task_token] = running
         inner = asyncio.create_task(attempt(task, claim, running, self.threads, self._settings.max_payload))
         self._inner[info.task_token] = inner
@@ -102,12 +119,39 @@ class Runner:
         try:
             ending = await _until_end(task, running, inner)
         except Interrupted:
+            why = activity.cancellation_details()
+            if why is not None and (why.not_found or why.timed_out):
+                self.events.lease_lost(running)
             raise _given_back() from None
         finally:
             heart.cancel()
             del self.busy[info.task_token], self._inner[info.task_token], self._outer[info.task_token]
             self._ended.append((time.monotonic(), info.workflow_id or "", info.workflow_run_id or ""))
+        if ending.undecodable and offered_again:
+            raise self._left(ending, slip, running)
+        self._report(running, ending, time.perf_counter() - began if began else None)
         return _told(ending)
+
+    def _report(self, running: Running, ending: Ending, seconds: float | None) -> None:
+        """Tell who listens what became of an attempt."""
+        error = load_error(ending.error)
+        if ending.retry_in is not None:
+            self.events.retried(running, ending.status, error, ending.retry_in)
+        elif error is not None or self.events.wants_ends:
+            self.events.ended(running, ending.status, seconds, error, ending.exception)
+
+    def _left(self, ending: Ending, slip: Slip, running: Running) -> ApplicationError:
+        """Leave a task for a worker that can decode its input; the workflow that waits for it offers it again."""
+        patience = self._settings.worker.decode_timeout
+        delay = undecodable.next_offer(slip.undecoded, patience)
+        error = load_error(ending.error) or ErrorInfo("semel.NotDecodable", ending.message)
+        if delay is None:
+            error = undecodable.given_up(error, patience)
+            self.events.ended(running, Status.FAILED, None, error)
+            return _error(Verdict(Status.FAILED.value, error), error.message)
+        self._warner.left(slip.name, slip.id, error.message)
+        error = undecodable.waiting(error, patience)
+        return _error(Verdict(Status.FAILED.value, error, delay, counts=False), error.message)
 
     def lately(self) -> set[tuple[str, str]]:
         """The workflows of tasks that ended here a moment ago: they may not have heard of it yet."""
@@ -200,7 +244,7 @@ def _error(verdict: Verdict, message: str) -> ApplicationError:
 def _slip(task: Task[..., Any], slip: RawValue) -> Slip:
     """What was said about this attempt; other people's workflows say nothing, and Temporal counts for them."""
     if (said := unwrap(slip)) is not None:
-        return msgspec.json.decode(said, type=Slip)
+        return read_slip(said)
     info = activity.info()
     id_ = f"{execution_id(info.workflow_run_id or '', info.workflow_id or '')}#{info.activity_id}"
     return Slip(

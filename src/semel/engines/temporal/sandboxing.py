@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.converter import DataConverter, StorageDriverStoreContext, WorkflowSerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxMatcher, SandboxRestrictions
 from temporalio.workflow import Info
 
 from semel.define.registry import Registry
@@ -32,8 +32,22 @@ def runner(registry: Registry, converter: DataConverter) -> SandboxedWorkflowRun
         file = getattr(module, "__file__", None)
         if top not in own and top == name and file and not folders.isdisjoint(Path(file).resolve().parents):
             passed.add(top)
-    restrictions = SandboxRestrictions.default.with_passthrough_modules(*sorted(passed))
+    restrictions = replace(
+        SandboxRestrictions.default.with_passthrough_modules(*sorted(passed)), invalid_module_members=_refused()
+    )
     return (SandboxedWorkflowRunner if _minds_context(converter) else Sandbox)(restrictions=restrictions)
+
+
+def _refused() -> SandboxMatcher:
+    """What the sandbox refuses, but for what is safe on Semel's loop: there these do the same at each replay.
+
+    And but for `datetime`: to refuse `datetime.now()` the sandbox wraps the class, and no value of a wrapped class can
+    be decoded, nor a Struct or dataclass that has one. `semel check` finds those calls, on every engine.
+    """
+    refused = SandboxRestrictions.invalid_module_members_default.with_child_unrestricted("datetime")
+    for name in ("wait", "as_completed"):
+        refused = refused.with_child_unrestricted("asyncio", name)
+    return refused
 
 
 def _minds_context(converter: DataConverter) -> bool:

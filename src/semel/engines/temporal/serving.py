@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import inspect
-import random
-import uuid
 from collections.abc import Callable
-from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from temporalio import activity
 from temporalio.common import RawValue
 
-from semel.contract.decision import Reason, Refuse
+from semel.codec import decoder_of
+from semel.contract.decision import Admit, Reason, Refuse
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
-from semel.define.context import Running, enter
-from semel.engine import conflicts
+from semel.define.context import Running, call_within
+from semel.engine import conflicts, start_request
 from semel.engine.outcomes import describe
+from semel.engine.protocol import Start
 from semel.engines.temporal import inheriting, steps
-from semel.engines.temporal.bridge import ASKED, CLOSE, FORK, INHERIT, OUTCOME, START, STEP, Ask, Heirloom, Made, Told
+from semel.engines.temporal.bridge import (
+    ASKED,
+    CLOSE,
+    FORK,
+    INHERIT,
+    OUTCOME,
+    START,
+    STEP,
+    Made,
+    Told,
+    read_heirloom,
+    request_id_of,
+)
 from semel.engines.temporal.payloads import unwrap, wrap
-from semel.engines.temporal.reserving import RESERVE, SETTLE, Ending, Taking, held_by
+from semel.engines.temporal.reserving import RESERVE, SETTLE, held_by, read_ending, read_taking
 from semel.engines.temporal.running import Interruptible, Runner
 from semel.errors import ConfigError, InputError
 from semel.flow.commands import Command, Kind
 from semel.flow.entries import raw
+from semel.flow.step_attempts import StepOutcome, run_step
 from semel.flow.turn import Identity
 
 if TYPE_CHECKING:
     from semel.engines.temporal.engine import TemporalEngine
+
+
+_read_id = decoder_of(str).decode
+_read_wards = decoder_of(dict[str, str]).decode
 
 
 class Service:
@@ -58,28 +71,36 @@ class Service:
 
     async def start(self, data: bytes) -> RawValue:
         """Ask for an execution under a key that is taken."""
-        ask = msgspec.json.decode(data, type=Ask)
+        asked = start_request.from_bytes(data)
         info = activity.info()
-        same = uuid.uuid5(uuid.NAMESPACE_OID, f"{info.workflow_run_id}/{info.activity_id}")
-        admission = await self._engine.start_for(ask.start(str(same)), ask.parent)
+        start = asked.start(request_id_of(info.workflow_run_id or "", info.activity_id))
+        start.shape = self._engine.definitions.shape_of(start.terms.name)
+        try:
+            admission = await self._engine.start_for(start, asked.parent)
+        except (ConfigError, InputError) as error:  # for the code that asked: trying again would not help
+            refused = ErrorInfo(f"semel.{type(error).__name__}", error.message)
+            return wrap(msgspec.json.encode(Told(refused=refused)))
         if isinstance(admission.decision, Refuse):
-            return wrap(msgspec.json.encode(await self._refusal(ask, admission.decision)))
-        return wrap(msgspec.json.encode(Told(admission.id)))
+            return wrap(msgspec.json.encode(await self._refusal(start, admission.decision)))
+        begun = isinstance(admission.decision, Admit)
+        if begun and asked.on_parent_close is not None:
+            await self._engine.close_orphan(admission.id, asked.parent or "", asked.on_parent_close)
+        return wrap(msgspec.json.encode(Told(admission.id, begun=begun)))
 
-    async def _refusal(self, ask: Ask, refuse: Refuse) -> Told:
+    async def _refusal(self, start: Start, refuse: Refuse) -> Told:
         prior, reason = refuse.prior, refuse.reason
         known = await self._engine.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None
-        error = conflicts.conflict(ask.key, ask.name, prior, reason, known, bytes(ask.payload))
+        error = conflicts.conflict(start.key or "", start.terms.name, prior, reason, known, start.payload, start.shape)
         refused = ErrorInfo("semel.KeyConflict", error.message)
         return Told(prior.id, output=raw(conflicts.dump(error)), refused=refused)
 
     async def reserve(self, data: bytes) -> RawValue:
         """Take a key in the ledger; of another one that holds it, how it ended."""
-        taking = msgspec.json.decode(data, type=Taking)
+        taking = read_taking(data)
         records = self._engine.records
         if not records.there or taking.card.held <= self._engine.kept:  # the cluster remembers for long enough
             return wrap(held_by(taking.execution, Status.RUNNING, None, None))
-        holder = await records.reserve(taking.reservation())
+        holder = await records.reserve(taking.reservation(self._engine.definitions.shape_of(taking.card.name)))
         found = None if holder.id == taking.execution else await records.outcome(holder.id)
         if found is None:
             return wrap(held_by(holder.id, holder.status, None, None))
@@ -88,12 +109,12 @@ class Service:
     async def settle(self, data: bytes) -> RawValue:
         """Write down in the ledger how a run ended."""
         if self._engine.records.there:
-            await self._engine.records.settle(msgspec.json.decode(data, type=Ending).settlement())
+            await self._engine.records.settle(read_ending(data).settlement())
         return wrap(None)
 
     async def outcome(self, data: bytes) -> RawValue:
         """Wait for the end of an execution; of one that is reset, for the end of the one it goes on as."""
-        id_ = msgspec.json.decode(data, type=str)
+        id_ = _read_id(data)
         while True:
             activity.heartbeat()
             found = await self._engine.outcome(id_, 1.0)
@@ -107,11 +128,11 @@ class Service:
 
     async def inherit(self, data: bytes) -> RawValue:
         """What an entity knows of the one that has ended under its key."""
-        return wrap(await self._engine.keys_of(msgspec.json.decode(data, type=str)))
+        return wrap(await self._engine.keys_of(_read_id(data)))
 
     async def close(self, data: bytes) -> RawValue:
         """End executions that go with another one, each as it was agreed."""
-        wards = msgspec.json.decode(data, type=dict[str, str])
+        wards = _read_wards(data)
         for id_ in [id_ for id_, how in wards.items() if how == ASKED]:
             await self._engine.cancel(id_)
             del wards[id_]
@@ -120,42 +141,39 @@ class Service:
 
     async def fork(self, data: bytes) -> RawValue:
         """What is there for a workflow that goes on from a row of another run."""
-        return wrap(inheriting.pack(await self._engine.inheritance(msgspec.json.decode(data, type=Heirloom))))
+        return wrap(inheriting.pack(await self._engine.inheritance(read_heirloom(data))))
 
     async def step(self, data: bytes) -> RawValue:
         """Run a function that a workflow has left here, and write down the row it came with."""
-        place = msgspec.json.decode(data, type=steps.Place)
+        place = steps.read_place(data)
+        if place.look is not None:
+            info = activity.info()
+            moments = await self._engine.moments(info.workflow_id or "", info.workflow_run_id or "", place.look)
+            return wrap(msgspec.json.encode(Made(moments=moments)))
         if not place.number:
             return wrap(msgspec.json.encode(Made(row=place.row)))
         command, who = _left(place)
-        do = self._step if command.kind is Kind.STEP else self._transaction
-        try:
-            output = await do(command, who)
-            made = Made(place.number, steps.ended(place.room), output=raw(output), row=place.row)
-        except _Failed as failed:
-            made = Made(
-                place.number, steps.ended(place.room), Status.FAILED.value, error=failed.error, row=place.row
-            )  # fmt: skip
+        ended = await (self._step if command.kind is Kind.STEP else self._transaction)(command, who)
+        made = Made(
+            place.number,
+            steps.ended(place.room),
+            ended.status.value,
+            output=raw(ended.output),
+            error=ended.error,
+            row=place.row,
+        )
         return wrap(msgspec.json.encode(made))
 
-    async def _step(self, command: Command, who: Identity) -> bytes | None:
-        count = 0
-        while True:
-            count += 1
-            enter(_running(command, who, count))
-            try:
-                return command.write(await self._call(command.call or _nothing))
-            except BaseException as error:
-                dropped = self._runner.steps.over or activity.is_cancelled()
-                if dropped and isinstance(error, asyncio.CancelledError):
-                    raise  # any other one is the step's own, and an error like others
-                names = [f"{c.__module__}.{c.__qualname__}" for c in type(error).__mro__]
-                last = dropped or count >= command.tries.max_attempts
-                if last or isinstance(error, InputError) or command.tries.hopeless(names):
-                    raise _Failed(describe(error)) from None
-            await asyncio.sleep(command.tries.delay(count, random.random()))
+    async def _step(self, command: Command, who: Identity) -> StepOutcome:
+        return await run_step(
+            command,
+            lambda attempt: _running(command, who, attempt),
+            lambda context, call: self._runner.threads().run(context, call),
+            lambda: self._runner.steps.over or activity.is_cancelled(),
+            self._runner.events.retried,
+        )
 
-    async def _transaction(self, command: Command, who: Identity) -> bytes | None:
+    async def _transaction(self, command: Command, who: Identity) -> StepOutcome:
         """The same inside a transaction of the records database, exactly once."""
         records = self._engine.records
         call: Callable[..., Any] = command.call or _nothing
@@ -165,15 +183,15 @@ class Service:
                     "ctx.transaction() on Temporal happens in the records database, and none is given: "
                     "App('temporal://…', records='postgresql://…')."
                 )
-            return await records.transact(who.id, str(command.number), lambda tx: command.write(call(tx)))
-        except Exception as error:
-            raise _Failed(describe(error)) from None
+            running = _running(command, who, 1)
 
-    async def _call(self, call: Callable[[], Any]) -> Any:
-        if inspect.iscoroutinefunction(call.func if isinstance(call, functools.partial) else call):
-            return await call()
-        value = await self._runner.threads().run(copy_context(), call)
-        return await value if inspect.isawaitable(value) else value
+            def do(tx: Any) -> bytes | None:
+                return call_within(running, lambda: command.write(call(tx)))
+
+            output = await records.transact(who.id, str(command.number), do)
+        except Exception as error:
+            return StepOutcome(Status.FAILED, error=describe(error))
+        return StepOutcome(Status.COMPLETED, output)
 
 
 def _activity(name: str, method: Callable[[bytes], Any], among: Interruptible) -> Callable[..., Any]:
@@ -183,12 +201,6 @@ def _activity(name: str, method: Callable[[bytes], Any], among: Interruptible) -
             return found
 
     return activity.defn(name=name)(call)
-
-
-class _Failed(Exception):
-    def __init__(self, error: ErrorInfo) -> None:
-        super().__init__(error.message)
-        self.error = error
 
 
 def _left(place: steps.Place) -> tuple[Command, Identity]:
@@ -201,7 +213,7 @@ def _left(place: steps.Place) -> tuple[Command, Identity]:
 def _running(command: Command, who: Identity, count: int) -> Running:
     return Running(
         who.id, command.effect, command.name, "step", who.namespace, who.queue, count, command.tries.max_attempts, 0,
-        command.number,
+        command.number, workflow_id=who.key,
     )  # fmt: skip
 
 

@@ -18,11 +18,10 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.converter import encode_search_attributes
 from temporalio.service import RPCError, RPCStatusCode
 
-from semel.contract.decision import Admit, Join, Prior, Reason, Refuse, Replay, Request, decide
+from semel.contract.decision import Admit, Join, decide
 from semel.contract.fingerprint import fingerprint
 from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.times import from_micros
-from semel.engine.ids import made_at
 from semel.engine.protocol import Admission, Start
 from semel.engines.temporal import outbound
 from semel.engines.temporal.attempts import priority_of
@@ -30,16 +29,13 @@ from semel.engines.temporal.attributes import ATTRIBUTES
 from semel.engines.temporal.calling import told
 from semel.engines.temporal.card import Card, card_of, marks, to_memo
 from semel.engines.temporal.foreign import given_of, inputs_of
-from semel.engines.temporal.names import TASK, execution_id, split, workflow_id
+from semel.engines.temporal.names import TASK, execution_id, workflow_id
 from semel.engines.temporal.payloads import wrap
+from semel.engines.temporal.predecessors import MOST_PAGES, find_sent, successor_card
 from semel.engines.temporal.reading import Reader, Seen, prior_of
 from semel.errors import EngineUnavailable
 
 TRIES: Final = 20
-MOST_BACK: Final = 50
-"""Runs under an id that are asked for their request, before one is taken to be new."""
-CLOCKS_DIFFER: Final = 10_000
-"""Milliseconds by which the clocks of two clients may differ."""
 NO_MEMO: Final[Mapping[str, Any]] = {}
 _NEXT: Final = uuid.UUID("5e3e1a51-0000-5000-8000-736f6d656c31")
 _JOINED: Final = uuid.UUID("5e3e1a51-0000-5000-8000-736f6d656c32")
@@ -68,7 +64,7 @@ class Starter:
         run = await self.launch(id_, request.terms.queue, request.payload, card, request.id)
         if run is not None:
             return Admission(execution_id(run, id_), Admit(None, 0))
-        asked = Request(request.terms.name, request.fingerprint, request.terms.reuse)
+        asked = request.request()
         for _ in range(TRIES):
             seen = await self._reader.describe(id_)
             if seen is None:  # its retention ended between two calls
@@ -76,17 +72,21 @@ class Starter:
                 if run is not None:
                     return Admission(execution_id(run, id_), Admit(None, 0))
                 continue
+            if (sent := await find_sent(self._reader, seen, request.id)) is not None:
+                return _admission_of(sent)
             prior = prior_of(seen, await self._reader.execution(seen), await self._adopted(seen, request))
             decision = decide(prior, asked, from_micros(self._now()))
-            if (sent := await self._sent_before(seen, request, isinstance(decision, Admit))) is not None:
-                return Admission(sent.id, Admit(sent.card.previous, sent.card.generation))
             if not isinstance(decision, Admit):
                 if prior.parent in (None, parent) or not isinstance(decision, Join) or seen.shared:
                     return Admission(prior.id, decision)
                 if await self._join(seen, request, card):
                     return Admission(prior.id, decision)
                 continue
-            run = await self.follow(id_, request.terms.queue, request.payload, card, prior, decision.generation)
+            if (sent := await find_sent(self._reader, seen, request.id, MOST_PAGES)) is not None:
+                return _admission_of(sent)
+            run = await self.follow(
+                id_, request.terms.queue, request.payload, card, seen, prior.status, decision.generation
+            )
             if run is not None and await self._came_of(id_, run, request.id):
                 return Admission(execution_id(run, id_), decision)
         raise EngineUnavailable(f"key {request.key!r} changes hands too quickly: try again.")
@@ -112,27 +112,11 @@ class Starter:
         run = await self.launch(info.workflow_id, request.terms.queue, request.payload, card, word, joins=True)
         return run == info.run_id
 
-    async def _sent_before(self, seen: Seen, request: Start, thoroughly: bool) -> Seen | None:
-        """What this very request has started before, should it be sent again.
-
-        A cluster knows the request of the newest run under an id only, and not of one that followed another. So runs
-        that are younger than the request are asked, where a new one would begin otherwise.
-        """
-        made = made_at(request.id) or 0
-        for _ in range(MOST_BACK):
-            card = seen.card
-            if card.asked == request.id:
-                return seen
-            of_this = made_at(card.asked)
-            older = of_this is not None and of_this < made - CLOCKS_DIFFER
-            found = split(card.previous or "")
-            if not thoroughly or older or found is None:
-                return None
-            before = await self._reader.describe(found[1], found[0])
-            if before is None:
-                return None
-            seen = before
-        return None
+    async def sent(self, request: Start) -> Admission | None:
+        """What a request with a key has started before; None: nothing that the cluster knows of."""
+        seen = await self._reader.describe(workflow_id(request.terms.kind, request.key or ""))
+        found = None if seen is None else await find_sent(self._reader, seen, request.id, MOST_PAGES)
+        return None if found is None else _admission_of(found)
 
     async def _adopted(self, seen: Seen, request: Start) -> bytes | None:
         """The fingerprint of one that other hands have started, by what they gave it: it may well be the same."""
@@ -148,13 +132,12 @@ class Starter:
         return seen is not None and seen.card.asked == asked
 
     async def follow(
-        self, id: str, queue: str, payload: bytes, card: Card, prior: Prior, generation: int
+        self, id: str, queue: str, payload: bytes, card: Card, ended: Seen, how: Status, generation: int
     ) -> str | None:
         """Start after an execution that has ended. Whoever else follows the same one gets the same run."""
-        after = structs.replace(card, generation=generation, previous=prior.id)
-        found = split(prior.id)
-        same = uuid.uuid5(_NEXT, found[0] if found else prior.id)
-        return await self.launch(id, queue, payload, after, str(same), after=prior.status)
+        after = successor_card(card, ended.card, ended.id, generation)
+        same = uuid.uuid5(_NEXT, ended.first_run)
+        return await self.launch(id, queue, payload, after, str(same), after=how)
 
     async def launch(
         self, id: str, queue: str, payload: bytes, card: Card, request_id: str, *, after: Status | None = None,
@@ -198,6 +181,11 @@ class Starter:
         return run
 
 
+def _admission_of(sent: Seen) -> Admission:
+    """The answer that the request of an execution got when it was first sent."""
+    return Admission(sent.id, Admit(sent.card.previous, sent.card.generation))
+
+
 def _policy(after: Status | None) -> WorkflowIdReusePolicy.ValueType:
     """What may be there already. Whoever comes late to a failed one must not follow a completed one unawares."""
     if after is None:
@@ -218,14 +206,3 @@ def _indexed(marks: tuple[str, ...]) -> SearchAttributes:
     found = SearchAttributes()
     encode_search_attributes(TypedSearchAttributes([SearchAttributePair(ATTRIBUTES, list(marks))]), found)
     return found
-
-
-def reason_of(decision: Join | Replay | Refuse) -> Reason:
-    """What `explain` counts a request under that did not become an execution."""
-    match decision:
-        case Join():
-            return Reason.JOINED
-        case Replay():
-            return Reason.REPLAYED
-        case Refuse(reason=reason):
-            return reason

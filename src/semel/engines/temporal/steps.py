@@ -11,6 +11,8 @@ from typing import Final
 
 from msgspec import Raw, Struct
 
+from semel.codec import decoder_of
+from semel.engines.temporal.arrivals import Look
 from semel.flow.commands import Command
 from semel.flow.entries import NOTHING
 from semel.flow.turn import Identity
@@ -23,8 +25,11 @@ class Place(Struct, frozen=True, omit_defaults=True):
     number: int = 0
     """0: there is only a row."""
     row: Raw = NOTHING
+    look: Look | None = None
+    """Only a question to history: when did things come?"""
 
 
+read_place: Final = decoder_of(Place).decode
 _waiting: Final[dict[int, dict[int, tuple[Command, Identity]]]] = {}
 _ended: Final[dict[int, int]] = {}
 _rooms: Final = itertools.count(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,15 +19,18 @@ from semel.engines.temporal.clock import Clock
 from semel.engines.temporal.concluding import conclude
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import unwrap
+from semel.engines.temporal.reporting import report_lost
 from semel.engines.temporal.reserving import reserved, settled
 from semel.flow.turn import Ended
+from semel.runtime.events import FromThreads
 
 
 class TaskFlow:
     """One execution of a task: waits for its time, then for its attempts."""
 
-    def __init__(self, lease: timedelta) -> None:
+    def __init__(self, lease: timedelta, events: FromThreads | None = None) -> None:
         self.clock = Clock()
+        self._events = events
         self._lease = lease
 
     async def run(self, input: RawValue) -> RawValue:
@@ -49,7 +53,7 @@ class TaskFlow:
                 await self.clock.until(card.due)
             ended = await attempts(
                 self.clock, card.name, info.task_queue, data, slip, max_attempts=card.max_attempts, lease=self._lease,
-                priority=card.priority, tell=_tell,
+                priority=card.priority, tell=_tell, lost=partial(report_lost, self._events, info.task_queue),
             )  # fmt: skip
         except asyncio.CancelledError:
             ended = Ended(Status.CANCELLED)
@@ -69,3 +73,8 @@ def card_of_this() -> Card:
     found = from_memo(value)
     info = workflow.info()
     return found or Card("workflow", info.workflow_type, key=info.workflow_id)
+
+
+def memo_of_this() -> dict[str, RawValue]:
+    """The memo of the workflow that runs here, for its next run: as it is stored, since converting loses null."""
+    return {name: RawValue(payload) for name, payload in workflow.info().raw_memo.items()}

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from semel.engine.failure_log import log_failure
 from semel.engines.temporal import parking
 from semel.engines.temporal.parking import POKE
+
+log = logging.getLogger("semel.temporal")
 
 
 class Waker:
@@ -26,6 +30,7 @@ class Waker:
 
     def _send(self, id: str, run: str) -> None:
         task = asyncio.create_task(self._wake(id, run))
+        log_failure(task, log, f"workflow {id} could not be woken")
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 

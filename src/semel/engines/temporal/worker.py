@@ -14,15 +14,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from semel.define.context import Running
 from semel.define.registry import Registry
+from semel.engine.failure_log import RepeatedFailures
+from semel.engine.service import functions_of
+from semel.engines.temporal import lookout
 from semel.engines.temporal.connecting import connect
+from semel.engines.temporal.failed_tasks import SDK_LOG, ShortenRepeats
 from semel.engines.temporal.hosting import let_go
 from semel.engines.temporal.polling import Poller, Pollers
 from semel.engines.temporal.presence import BEATS, Presence
 from semel.engines.temporal.queueing import limited
 from semel.engines.temporal.running import Runner
 from semel.engines.temporal.seating import Seats
+from semel.engines.temporal.unknown import UnknownWork
 from semel.engines.temporal.waking import Waker
-from semel.errors import EngineError
+from semel.errors import EngineError, EngineUnavailable
+from semel.runtime.outage import Outage
 from semel.settings import Settings
 
 if TYPE_CHECKING:
@@ -50,8 +56,12 @@ class TemporalWorker:
         self.queues = None if queues is None else list(queues)
         self._engine = engine
         self._registry = registry
+        self.lookout = lookout.Lookout(engine, registry)
         self._settings = settings
-        self._runner = Runner(engine.namespace, settings)
+        self._runner = Runner(engine.namespace, settings, engine.events)
+        self._failures = RepeatedFailures()
+        self._outage = Outage("cluster", self.name)
+        self._shorten_repeats = ShortenRepeats({one.name for one in registry})
         self._polled: dict[str, Pollers] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._beginning = asyncio.Lock()
@@ -77,19 +87,22 @@ class TemporalWorker:
             await self._engine.check()
             own = self._settings.worker
             other = await connect(self._engine.target)
+            self._unknown = UnknownWork(client, self.name)
             self._pollers = Pollers.factory(
-                client, other, self.name, self._engine, self._registry, self._runner, self._settings
+                client, other, self.name, self._engine, self._registry, self._runner, self._settings, self._unknown
             )
             for queue in _known(self._registry, self._settings) if self.queues is None else self.queues:
                 self._serve(queue)
             self._waker = Waker(client)
+            SDK_LOG.addFilter(self._shorten_repeats)
             told = "all" if self.queues is None else ",".join(self.queues)
-            self._presence = Presence(client, self.id, self.name, told, own.lease)
+            self._presence = Presence(client, self.id, self.name, told, own.lease, functions_of(self._registry))
             await self._presence.tell()
             self._every("heart", own.lease.total_seconds() / BEATS, self._presence.tell)
             every = self._clean_every()
             self._every("retention", every, self._clean, first=random.uniform(0, min(60.0, every)))
             self._every("limits", LIMITS_EVERY, self._see_limits, first=0.0)
+            self._every("functions", lookout.EVERY, self.lookout.look, first=lookout.FIRST)
             if self.queues is None:
                 self._every("queues", LOOK_EVERY, self._look)
 
@@ -104,10 +117,13 @@ class TemporalWorker:
             while True:
                 try:
                     await once()
+                    self._outage.regained(name, for_all=name == "heart")
+                except EngineUnavailable as error:
+                    self._outage.lost(name, error)
                 except EngineError as error:
                     log.warning("%s loop of %s: %s", name, self.name, error)
-                except Exception:
-                    log.exception("%s loop of %s failed; it goes on", name, self.name)
+                except Exception as error:
+                    self._failures.log(log, name, error, f"{name} loop of {self.name} failed; it goes on")
                 await asyncio.sleep(seconds)
 
         self._loops.append(asyncio.create_task(loop()))
@@ -157,7 +173,9 @@ class TemporalWorker:
         await self._end(tasks, end, self._runner.interrupt_tasks)
         await self._settle()
         await self._end([one.flows for one in pollers], end, self._runner.steps.interrupt)
+        SDK_LOG.removeFilter(self._shorten_repeats)
         await self._waker.close()
+        await self._unknown.close()
         self._runner.close()
         let_go(self._settings)
         self._loops, self._polled = [], {}

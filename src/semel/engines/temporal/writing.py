@@ -97,7 +97,9 @@ class Mail:
         if seen is None or seen.live:
             return
         prior = prior_of(seen, await self._reader.execution(seen))
-        await self._starter.follow(id, first.start.terms.queue, first.start.payload, card, prior, prior.generation + 1)
+        await self._starter.follow(
+            id, first.start.terms.queue, first.start.payload, card, seen, prior.status, prior.generation + 1
+        )
 
 
 _Posted = tuple[Message, int]

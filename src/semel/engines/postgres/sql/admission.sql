@@ -4,23 +4,27 @@ select id from semel_lane
  where namespace = $1 and queue = $2 and priority = $3 and task = $4 and keyed = $5 and suspect = $6
 
 -- name: make_lane
--- A lane that is not there yet; two that make it at once make one.
-insert into semel_lane (namespace, queue, priority, task, keyed, suspect)
-values ($1, $2, $3, $4, $5, $6) on conflict do nothing
+-- A lane that is not there yet: (random number, namespace, queue, …). Two that make it at once make one; nothing is made
+-- if another lane has the number.
+insert into semel_lane (id, namespace, queue, priority, task, keyed, suspect) overriding system value
+values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing
 
 -- name: admit
--- New executions and their work rows, in one statement; a taken key or id is passed over. Gives how many are in
--- and their ids, as one text; wakes workers at commit. Shared: namespace.
+-- New executions and their work rows, in one statement; a taken key or id is passed over, and so is what is for a lane
+-- that the database does not know (any more): callers remember the numbers of lanes. Gives how many are in
+-- and their ids, as one text; wakes workers at commit. Shared: namespace; rows: ExecutionRow.
 with fresh as (
   insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
-    fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id)
+    fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id, parent_id, waiters)
   select $1, (select semel_now()), o.id, o.kind, o.name, o.key, o.lane, o.generation, o.previous_id,
     o.fingerprint, o.input, o.max_attempts, o.concurrency_key, o.retention, o.dedup_window,
-    coalesce(o.run_at, (select semel_now()) + o.delay), o.root_id
+    coalesce(o.run_at, (select semel_now()) + o.delay), o.root_id, o.parent_id, o.waiters
   from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::int[], $8::text[], $9::bytea[],
-    $10::bytea[], $11::int[], $12::text[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[])
+    $10::bytea[], $11::int[], $12::text[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[],
+    $18::text[], $19::text[])
     as o(id, kind, name, key, lane, generation, previous_id, fingerprint, input, max_attempts,
-         concurrency_key, retention, dedup_window, delay, run_at, root_id)
+         concurrency_key, retention, dedup_window, delay, run_at, root_id, parent_id, waiters)
+  where exists (select from semel_lane l where l.id = o.lane offset 0)
   on conflict do nothing
   returning id, lane, seq, name, max_attempts, concurrency_key, run_at
 ), ready as (
@@ -32,21 +36,22 @@ with fresh as (
 )
 select count(*), string_agg(id, ',') from fresh
 union all
-select null, pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from fresh
+select null, pg_notify('semel_work', semel_payload(string_agg(distinct lane::text, ',')))::text from fresh
  where run_at is null having count(*) > 0
 union all
 select null, pg_notify('semel_later', min(run_at)::text)::text from fresh
  where run_at is not null having count(*) > 0
 
 -- name: admit_alike
--- The same for rows that differ only in id, key, fingerprint and input, which is what a flush mostly holds. Only a
--- taken key is passed over, not a taken id: for ids that are new. Gives ids only where not all are in.
+-- Insert rows that differ only in id, key, fingerprint and input, which is what a flush mostly holds. Only a taken key
+-- is passed over, not a taken id: for ids that are new. Gives ids only where not all are in.
 -- Shared: namespace, kind, name, lane, max_attempts, retention, dedup_window.
 with fresh as (
   insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
     id, key, fingerprint, input)
   select $1, (select semel_now()), $2, $3, $4, $5, $6, $7, o.id, o.key, o.fingerprint, o.input
   from unnest($8::text[], $9::text[], $10::bytea[], $11::bytea[]) as o(id, key, fingerprint, input)
+  where exists (select from semel_lane where id = $4)
   on conflict (key, namespace, kind) where key is not null and current do nothing
   returning id, seq
 ), ready as (
@@ -57,36 +62,26 @@ select n.count, case when n.count < cardinality($8) then (select string_agg(id, 
   from (select count(*) from fresh) n
 
 -- name: admit_new
--- The same for keys that are probably new: a taken one fails the statement. PostgreSQL: without `on conflict` it need not
+-- Insert such rows with keys that are probably new: a taken one fails the statement. PostgreSQL: without `on conflict` it need not
 -- look before it inserts, nor confirm each row.
 with fresh as (
   insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
     id, key, fingerprint, input)
   select $1, (select semel_now()), $2, $3, $4, $5, $6, $7, o.id, o.key, o.fingerprint, o.input
   from unnest($8::text[], $9::text[], $10::bytea[], $11::bytea[]) as o(id, key, fingerprint, input)
+  where exists (select from semel_lane where id = $4)
   returning id, seq
 ), ready as (
   insert into semel_ready (lane, seq, execution, name, max_attempts) select $4, seq, id, $3, $5 from fresh
 )
-select count(*), null::text, pg_notify('semel_work', ($4::int)::text)::text from fresh
-
--- name: admit_one
--- The same for a single row, which most callers hand in: no row is given if its key is taken.
-with fresh as (
-  insert into semel_execution (namespace, created_at, kind, name, lane, max_attempts, retention, dedup_window,
-    id, key, fingerprint, input)
-  values ($1, semel_now(), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-  on conflict (key, namespace, kind) where key is not null and current do nothing
-  returning seq
-)
-insert into semel_ready (lane, seq, execution, name, max_attempts) select $4, seq, $8, $3, $5 from fresh
-returning pg_notify('semel_work', ($4::int)::text)::text
+select n.count, null::text, case when n.count > 0 then pg_notify('semel_work', ($4::int)::text)::text end
+  from (select count(*) from fresh) n
 
 -- name: priors
--- Who holds these keys, and what time it is. Shared: namespace; rows: kind, key.
+-- Who holds these keys, whether somebody did before, and what time it is. Shared: namespace; rows: kind, key.
 -- PostgreSQL: one look-up for each key, whatever the statistics say.
 select x.kind, x.key, x.id, x.name, x.fingerprint, x.status, x.generation,
-       x.finished_at + x.dedup_window, x.parent_id, (select semel_now())
+       x.finished_at + x.dedup_window, x.parent_id, x.previous_id is not null, (select semel_now())
   from unnest($2::text[], $3::text[]) as k(kind, key)
  cross join lateral (
    select * from semel_execution p

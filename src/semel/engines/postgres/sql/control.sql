@@ -1,10 +1,14 @@
 -- name: withdraw
--- Take back an execution that nobody runs yet: (id). Gives its attempts so far.
-with ready as (
+-- Take back an execution that nobody runs yet: (id). Gives its attempts so far. Not a flow that has begun: it may
+-- have done so since somebody looked, and has to clean up.
+with begun as (
+  select from semel_journal where execution = $1 union all select from semel_flow where execution = $1 and base > 0
+), ready as (
   delete from semel_ready
-   where (lane, seq) = (select lane, seq from semel_execution where id = $1) and owner is null returning attempt
+   where (lane, seq) = (select lane, seq from semel_execution where id = $1) and owner is null
+     and not exists (select from begun) returning attempt
 ), later as (
-  delete from semel_later where execution = $1 returning attempt
+  delete from semel_later where execution = $1 and not exists (select from begun) returning attempt
 )
 select attempt from ready union all select attempt from later
 

@@ -1,10 +1,11 @@
 -- name: load_flows
 -- Flows as a turn finds them, and what time it is. Rows: execution, position. Where the journal begins, what came
--- of what was before, how far it goes.
-select f.execution, f.base, f.snapshot, f.parent_id, f.parks, (select semel_now()),
-       (select j.n from semel_journal j where j.execution = f.execution order by j.n desc limit 1)
+-- of what was before, how far it goes, and which claim wrote that last.
+select f.execution, f.base, f.snapshot, f.parent_id, f.parks, (select semel_now()), j.n, coalesce(j.token, f.token)
   from unnest($1::text[], $2::bigint[]) as o(execution, position)
  cross join lateral (select * from semel_flow p where p.execution = o.execution limit 1) f
+  left join lateral (
+    select p.n, p.token from semel_journal p where p.execution = f.execution order by p.n desc limit 1) j on true
 
 -- name: load_journal
 -- What happened after a position, in order. Rows: execution, position.
@@ -22,17 +23,21 @@ select i.execution, i.id, i.kind, i.name, i.ref, i.body, i.error, i.at
  order by i.execution, i.id
 
 -- name: record
--- Write what happened, while the claim is this worker's: gives the flows that are written.
--- Shared: worker; rows: lane, seq, execution, n, body. PostgreSQL: holds the worker's row, as `claim` does.
+-- Write what happened, while the claim is this worker's and the row before is there: gives the tokens of those written.
+-- Shared: worker; rows: lane, seq, token, execution, n, body. PostgreSQL: holds the worker's row, as `claim` does.
 with me as materialized (
   select id from semel_worker where id = $1 for key share
 )
 insert into semel_journal (execution, n, token, body)
-select o.execution, o.n, o.seq, o.body
-  from me, unnest($2::int[], $3::bigint[], $4::text[], $5::bigint[], $6::bytea[]) as o(lane, seq, execution, n, body)
- where o.seq = any(array(
-   select r.seq from semel_ready r where r.lane = any($2) and r.seq = any($3) and r.owner = $1))
-on conflict do nothing returning execution
+select o.execution, o.n, o.token, o.body
+  from me, unnest($2::int[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bytea[])
+    as o(lane, seq, token, execution, n, body)
+ where o.token = any(array(
+   select r.token from semel_ready r where r.lane = any($2) and r.seq = any($3) and r.owner = $1
+      and r.execution = ($5)[array_position($4, r.token)]))
+   and (exists (select from semel_journal p where p.execution = o.execution and p.n = o.n - 1 offset 0)
+        or exists (select from semel_flow f where f.execution = o.execution and f.base = o.n - 1 offset 0))
+on conflict do nothing returning token
 
 -- name: recorded
 -- Who wrote these rows: after a lost reply, whether it was committed. Rows: execution, n.
@@ -40,48 +45,26 @@ select o.execution, j.token from unnest($1::text[], $2::bigint[]) as o(execution
  cross join lateral (select p.token from semel_journal p where p.execution = o.execution and p.n = o.n limit 1) j
 
 -- name: held
--- Which of these claims are still this worker's; nobody can take them until the end of the transaction.
--- Shared: worker; rows: lane, seq.
-select r.seq, f.base from semel_ready r
+-- Which of these claims are still this worker's, by token; nobody can take them until the end of the transaction. And
+-- where the journals of their flows begin and end. Shared: worker; rows: lane, seq, token, execution.
+select r.token, f.base,
+       greatest(f.base, (select j.n from semel_journal j where j.execution = r.execution order by j.n desc limit 1))
+  from semel_ready r
  cross join lateral (select p.base from semel_flow p where p.execution = r.execution limit 1) f
- where r.lane = any($2::int[]) and r.seq = any($3::bigint[]) and r.owner = $1 for update of r
+ where r.lane = any($2::int[]) and r.seq = any($3::bigint[]) and r.owner = $1
+   and r.execution = ($5::text[])[array_position($4::bigint[], r.token)] for update of r
 
 -- name: consume
--- What came and was taken in. Rows: execution, id.
-delete from semel_inbox where ctid = any(array(
-  select i.ctid from unnest($1::text[], $2::bigint[]) as o(execution, id)
-   cross join lateral (select b.ctid from semel_inbox b where b.execution = o.execution and b.id = o.id limit 1) i))
-
--- name: admit_children
--- Executions that flows ask for, and their work rows; a taken key or id is passed over. Gives the ids that are in.
--- Shared: namespace; rows as for `admit`, and parent, waiters.
-with fresh as (
-  insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
-    fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id, parent_id, waiters)
-  select $1, (select semel_now()), o.id, o.kind, o.name, o.key, o.lane, o.generation, o.previous_id,
-    o.fingerprint, o.input, o.max_attempts, o.concurrency_key, o.retention, o.dedup_window,
-    coalesce(o.run_at, (select semel_now()) + o.delay), o.root_id, o.parent_id, o.waiters
-  from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::int[], $8::text[], $9::bytea[],
-    $10::bytea[], $11::int[], $12::text[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::text[],
-    $18::text[], $19::text[])
-    as o(id, kind, name, key, lane, generation, previous_id, fingerprint, input, max_attempts,
-         concurrency_key, retention, dedup_window, delay, run_at, root_id, parent_id, waiters)
-  on conflict do nothing
-  returning id, lane, seq, name, max_attempts, concurrency_key, run_at
-), ready as (
-  insert into semel_ready (lane, seq, execution, name, max_attempts, concurrency_key)
-  select lane, seq, id, name, max_attempts, concurrency_key from fresh where run_at is null
-), later as (
-  insert into semel_later (execution, due_at, lane, name, max_attempts, concurrency_key)
-  select id, run_at, lane, name, max_attempts, concurrency_key from fresh where run_at is not null
+-- What came and was taken in. Rows: execution, id, at. Gives how many there were: under an id that was given out again,
+-- after a restore, something else may have come at another time.
+with taken as (
+  delete from semel_inbox where ctid = any(array(
+    select i.ctid from unnest($1::text[], $2::bigint[], $3::bigint[]) as o(execution, id, at)
+     cross join lateral (
+       select b.ctid from semel_inbox b where b.execution = o.execution and b.id = o.id and b.at = o.at limit 1) i))
+  returning 1
 )
-select string_agg(id, ',') from fresh
-union all
-select pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from fresh
- where run_at is null having count(*) > 0
-union all
-select pg_notify('semel_later', min(run_at)::text)::text from fresh
- where run_at is not null having count(*) > 0
+select count(*) from taken
 
 -- name: bind_children
 -- What becomes of child flows when their parent ends. Rows: execution, on_close.
@@ -180,14 +163,16 @@ select pg_notify('semel_later', min(due_at)::text)::text from asleep having min(
 
 -- name: park_flow
 -- A flow whose code cannot go on: it is tried again after a while, or when a worker starts.
--- (worker, lane, seq, execution, error, retry after).
+-- (worker, lane, seq, token, execution, error, retry after).
 with parked as (
-  update semel_flow f set asleep = true, due_at = (select semel_now()) + $6::bigint, parked = $5::bytea, parks = parks + 1
-   where f.execution = $4 and exists (
-     select from semel_ready r where r.lane = $2 and r.seq = $3 and r.owner = $1)
+  update semel_flow f set asleep = true, due_at = (select semel_now()) + $7::bigint, parked = $6::bytea, parks = parks + 1
+   where f.execution = $5 and exists (
+     select from semel_ready r
+      where r.lane = $2 and r.seq = $3 and r.owner = $1 and r.token = $4 and r.execution = $5)
   returning f.execution
 )
-delete from semel_ready r using parked p where r.lane = $2 and r.seq = $3 and r.owner = $1 returning r.execution
+delete from semel_ready r using parked p
+ where r.lane = $2 and r.seq = $3 and r.owner = $1 and r.token = $4 and r.execution = $5 returning r.execution
 
 -- name: unpark_flows
 -- New code may be there: parked flows of these names are tried again now. (names). Gives how many.
@@ -201,10 +186,10 @@ select count(*) from due
 
 -- name: restart_flows
 -- Flows that continue as new, or entities at rest: what came of the journal takes its place.
--- Rows: execution, base, snapshot.
+-- Rows: execution, base, snapshot, token of the claim that says so.
 with begun as (
-  update semel_flow f set base = o.base, snapshot = o.snapshot
-    from unnest($1::text[], $2::bigint[], $3::bytea[]) as o(execution, base, snapshot)
+  update semel_flow f set base = o.base, snapshot = o.snapshot, token = o.token
+    from unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[]) as o(execution, base, snapshot, token)
    where f.execution = o.execution and f.execution = any($1)
   returning f.execution, f.base
 )
@@ -262,7 +247,7 @@ with due as (
 )
 select lane::text from ready
 union all
-select pg_notify('semel_work', string_agg(distinct lane::text, ','))::text from ready having count(*) > 0
+select pg_notify('semel_work', semel_payload(string_agg(distinct lane::text, ',')))::text from ready having count(*) > 0
 
 -- name: flow_kind
 -- What an execution is, and whether its flow has begun: (namespace, id).
@@ -303,14 +288,17 @@ select o.execution from unnest($1::text[]) as o(execution)
    select from semel_inbox i where i.execution = o.execution and i.kind in ('message', 'signal') offset 0)
 
 -- name: see
--- Message keys that an entity is done with, and their answers; who asked is told. Rows: execution, n, key, at, reply.
+-- Message keys that an entity is done with, and their answers; who asked is told.
+-- Rows: execution, n, key, at, reply, mark; of a message that failed also name, body.
 with seen as (
-  insert into semel_seen (execution, n, key, at, reply)
-  select * from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[])
-  on conflict (execution, key) do update set n = excluded.n, at = excluded.at, reply = excluded.reply
+  insert into semel_seen (execution, n, key, at, reply, mark, name, body)
+  select * from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[], $6::text[], $7::text[],
+                       $8::bytea[])
+  on conflict (execution, key) do update set n = excluded.n, at = excluded.at, reply = excluded.reply,
+    mark = excluded.mark, name = excluded.name, body = excluded.body
   returning execution
 )
-select pg_notify('semel_done', string_agg(distinct execution, ','))::text from seen having count(*) > 0
+select pg_notify('semel_done', semel_payload(string_agg(distinct execution, ',')))::text from seen having count(*) > 0
 
 -- name: unsee
 -- Message keys past their window. Rows: execution, n.
@@ -320,12 +308,13 @@ delete from semel_seen where ctid = any(array(
 
 -- name: load_seen
 -- The message keys that entities have seen, oldest first. Rows: execution.
-select s.execution, s.n, s.key, s.at from unnest($1::text[]) as o(execution)
+select s.execution, s.n, s.key, s.at, s.mark, case when s.name is not null then coalesce(length(s.body), 0) end
+  from unnest($1::text[]) as o(execution)
  cross join lateral (select * from semel_seen p where p.execution = o.execution order by p.n) s
 
 -- name: replies
 -- Answers to messages, those that are there. Rows: execution, key.
-select s.execution, s.key, s.reply from unnest($1::text[], $2::text[]) as o(execution, key)
+select s.execution, s.key, s.reply, s.mark from unnest($1::text[], $2::text[]) as o(execution, key)
  cross join lateral (select * from semel_seen p where p.execution = o.execution and p.key = o.key limit 1) s
  where not exists (
    select from semel_inbox i where i.execution = s.execution and i.ref = s.key and i.kind = 'message' offset 0)
@@ -345,8 +334,8 @@ select x.key, x.id from found x
 
 -- name: inherit_seen
 -- The message keys of an entity that has ended are those of the one that takes its place. Rows: old, new.
-insert into semel_seen (execution, n, key, at, reply)
-select o.new, s.n, s.key, s.at, s.reply from unnest($1::text[], $2::text[]) as o(old, new)
+insert into semel_seen (execution, n, key, at, reply, mark, name, body)
+select o.new, s.n, s.key, s.at, s.reply, s.mark, s.name, s.body from unnest($1::text[], $2::text[]) as o(old, new)
  cross join lateral (select from semel_flow f where f.execution = o.new limit 1) f
  cross join lateral (select * from semel_seen p where p.execution = o.old offset 0) s
 on conflict do nothing
@@ -356,3 +345,15 @@ on conflict do nothing
 select f.snapshot from semel_execution x
  cross join lateral (select p.snapshot from semel_flow p where p.execution = x.id limit 1) f
  where x.namespace = $1 and x.kind = 'entity' and x.key = $2 and x.current
+
+-- name: undelivered
+-- Messages of a flow that failed or were refused: (namespace, kind, key).
+select s.n, s.key, s.at, s.reply, s.name, s.body from semel_seen s
+ where s.execution = any(array(
+         select x.id from semel_execution x where x.namespace = $1 and x.kind = $2 and x.key = $3 and x.current))
+   and (s.name is not null or s.key like ' conflict:%')
+
+-- name: failed_messages
+-- Entities with messages that failed, and how many; those that failed last first: (namespace, limit).
+select x.key, count(*) from semel_seen s join semel_execution x on x.id = s.execution
+ where s.name is not null and x.namespace = $1 and x.current group by x.key order by max(s.at) desc, x.key limit $2

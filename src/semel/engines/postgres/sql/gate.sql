@@ -13,6 +13,16 @@ on conflict (namespace, name) do update
       retention = coalesce(excluded.retention, semel_queue.retention),
       dedup_window = coalesce(excluded.dedup_window, semel_queue.dedup_window)
 
+-- name: fill_queue
+-- Settings of a queue where there are none: (namespace, name, rate_limit, concurrency, retention, dedup_window).
+insert into semel_queue (namespace, name, rate_limit, concurrency, retention, dedup_window)
+values ($1, $2, $3, $4, $5, $6)
+on conflict (namespace, name) do update
+  set rate_limit = coalesce(semel_queue.rate_limit, excluded.rate_limit),
+      concurrency = coalesce(semel_queue.concurrency, excluded.concurrency),
+      retention = coalesce(semel_queue.retention, excluded.retention),
+      dedup_window = coalesce(semel_queue.dedup_window, excluded.dedup_window)
+
 -- name: make_gate
 -- A bucket that is not there yet: (namespace, scope).
 insert into semel_gate (namespace, scope) values ($1, $2) on conflict do nothing

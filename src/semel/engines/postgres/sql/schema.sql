@@ -14,10 +14,6 @@ select pg_advisory_xact_lock(5994471019)
 -- The migrations that are in.
 select number, name from semel_migration order by number
 
--- name: fill
--- Writes much, to be rolled back: (bytes). PostgreSQL: overwrites old segments of its log by itself.
-select $1::bigint
-
 -- name: record_migration
 -- A migration is in: (number, name).
 insert into semel_migration (number, name, applied_at) values ($1, $2, (extract(epoch from now()) * 1000000)::bigint)

@@ -1,8 +1,13 @@
 -- name: withdraw
--- Take back an execution that nobody runs yet: (id). Gives its attempts so far.
+-- Take back an execution that nobody runs yet: (id). Gives its attempts so far. Not a flow that has begun: it may
+-- have done so since somebody looked, and has to clean up.
 delete from semel_ready
- where seq = (select x.seq from semel_execution x where x.id = ?1) and owner is null returning attempt;
-delete from semel_later where execution = ?1 returning attempt
+ where seq = (select x.seq from semel_execution x where x.id = ?1) and owner is null
+   and not exists (select 1 from semel_journal where execution = ?1)
+   and not exists (select 1 from semel_flow where execution = ?1 and base > 0) returning attempt;
+delete from semel_later where execution = ?1
+   and not exists (select 1 from semel_journal where execution = ?1)
+   and not exists (select 1 from semel_flow where execution = ?1 and base > 0) returning attempt
 
 -- name: ask_to_stop
 -- Ask the worker that runs an execution to cancel it: (id).

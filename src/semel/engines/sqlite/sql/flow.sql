@@ -1,9 +1,10 @@
 -- name: load_flows
 -- Flows as a turn finds them, and what time it is. Rows: execution, position. Where the journal begins, what came
--- of what was before, how far it goes.
-select f.execution, f.base, f.snapshot, f.parent_id, f.parks, semel_now(),
-       (select max(j.n) from semel_journal j where j.execution = f.execution)
+-- of what was before, how far it goes, and which claim wrote that last.
+select f.execution, f.base, f.snapshot, f.parent_id, f.parks, semel_now(), j.n, coalesce(j.token, f.token)
   from json_each(?1) o cross join semel_flow f on f.execution = o.value ->> 0
+  left join semel_journal j on j.execution = f.execution
+   and j.n = (select max(p.n) from semel_journal p where p.execution = f.execution)
 
 -- name: load_journal
 -- What happened after a position, in order. Rows: execution, position.
@@ -20,12 +21,15 @@ select i.execution, i.id, i.kind, i.name, i.ref, i.body, i.error, i.at
  order by i.execution, i.id
 
 -- name: record
--- Write what happened, while the claim is this worker's: gives the flows that are written.
--- Shared: worker; rows: lane, seq, execution, n, body.
+-- Write what happened, while the claim is this worker's and the row before is there: gives the tokens of those written.
+-- Shared: worker; rows: lane, seq, token, execution, n, body.
 insert into semel_journal (execution, n, token, body)
-select o.value ->> 2, o.value ->> 3, o.value ->> 1, unhex(o.value ->> 4)
-  from json_each(?2) o cross join semel_ready r on r.seq = o.value ->> 1 and r.owner = ?1 where true
-on conflict do nothing returning execution
+select r.execution, o.value ->> 4, r.token, bytes_at(o.value ->> 5)
+  from json_each(?2) o cross join semel_ready r
+    on r.seq = o.value ->> 1 and r.owner = ?1 and r.token = o.value ->> 2 and r.execution = o.value ->> 3
+ where exists (select 1 from semel_journal p where p.execution = r.execution and p.n = (o.value ->> 4) - 1)
+    or exists (select 1 from semel_flow f where f.execution = r.execution and f.base = (o.value ->> 4) - 1)
+on conflict do nothing returning token
 
 -- name: recorded
 -- Who wrote these rows: after a lost reply, whether it was committed. Rows: execution, n.
@@ -33,25 +37,21 @@ select j.execution, j.token from json_each(?1) o
  cross join semel_journal j on j.execution = o.value ->> 0 and j.n = o.value ->> 1
 
 -- name: held
--- Which of these claims are still this worker's; nobody can take them until the end of the transaction.
--- Shared: worker; rows: lane, seq.
-select r.seq, f.base from json_each(?2) o cross join semel_ready r on r.seq = o.value ->> 1 and r.owner = ?1
+-- Which of these claims are still this worker's, by token; nobody can take them until the end of the transaction. And
+-- where the journals of their flows begin and end. Shared: worker; rows: lane, seq, token, execution.
+select r.token, f.base,
+       coalesce((select max(j.n) from semel_journal j where j.execution = r.execution and j.n > f.base), f.base)
+  from json_each(?2) o cross join semel_ready r
+    on r.seq = o.value ->> 1 and r.owner = ?1 and r.token = o.value ->> 2 and r.execution = o.value ->> 3
   join semel_flow f on f.execution = r.execution
 
 -- name: consume
--- What came and was taken in. Rows: execution, id.
-delete from semel_inbox where id in (select value ->> 1 from json_each(?1))
-
--- name: admit_children
--- Executions that flows ask for, and their work rows; a taken key or id is passed over. Gives the ids that are in.
--- Shared: namespace; rows as for `admit`, and parent, waiters. SQLite: triggers write the work rows.
-insert into semel_execution (namespace, created_at, id, kind, name, key, lane, generation, previous_id,
-  fingerprint, input, max_attempts, concurrency_key, retention, dedup_window, run_at, root_id, parent_id, waiters)
-select ?1, semel_now(), value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
-  value ->> 6, unhex(value ->> 7), unhex(value ->> 8), value ->> 9, value ->> 10, value ->> 11, value ->> 12,
-  coalesce(value ->> 14, semel_now() + (value ->> 13)), value ->> 15, value ->> 16, value ->> 17
-  from json_each(?2) where true
-on conflict do nothing returning id
+-- What came and was taken in. Rows: execution, id, at. Gives how many there were: under an id that was given out again,
+-- after a restore, something else may have come at another time.
+delete from semel_inbox where id in (
+  select i.id from json_each(?1) o cross join semel_inbox i
+    on i.id = o.value ->> 1 and i.execution = o.value ->> 0 and i.at = o.value ->> 2);
+select changes()
 
 -- name: bind_children
 -- What becomes of child flows when their parent ends. Rows: execution, on_close.
@@ -88,14 +88,14 @@ select 1 from semel_duplicate where execution = ?1 and reason = 'shared'
 -- Put something into the inbox of flows; what is for none that lives is dropped. Gives those that were reached.
 -- Rows: execution, kind, name, ref, body, error.
 insert into semel_inbox (execution, kind, name, ref, body, error, at)
-select f.execution, o.value ->> 1, o.value ->> 2, o.value ->> 3, unhex(o.value ->> 4), unhex(o.value ->> 5), semel_now()
+select f.execution, o.value ->> 1, o.value ->> 2, o.value ->> 3, bytes_at(o.value ->> 4), bytes_at(o.value ->> 5), semel_now()
   from json_each(?1) o cross join semel_flow f on f.execution = o.value ->> 0
 returning execution
 
 -- name: publish
 -- Values to be read from outside; the last one stays. Rows: execution, name, body.
 insert into semel_published (execution, name, body)
-select value ->> 0, value ->> 1, unhex(value ->> 2) from json_each(?1) where true
+select value ->> 0, value ->> 1, bytes_at(value ->> 2) from json_each(?1) where true
 on conflict (execution, name) do update set body = excluded.body
 
 -- name: published
@@ -136,11 +136,13 @@ delete from semel_ready where owner = ?1 and seq in (
 
 -- name: park_flow
 -- A flow whose code cannot go on: it is tried again after a while, or when a worker starts.
--- (worker, lane, seq, execution, error, retry after).
-update semel_flow set asleep = 1, due_at = semel_now() + ?6, parked = ?5, parks = parks + 1
- where execution = ?4 and exists (
-   select 1 from semel_ready r where r.lane = ?2 and r.seq = ?3 and r.owner = ?1);
-delete from semel_ready where lane = ?2 and seq = ?3 and owner = ?1 returning execution
+-- (worker, lane, seq, token, execution, error, retry after).
+update semel_flow set asleep = 1, due_at = semel_now() + ?7, parked = ?6, parks = parks + 1
+ where execution = ?5 and exists (
+   select 1 from semel_ready r
+    where r.lane = ?2 and r.seq = ?3 and r.owner = ?1 and r.token = ?4 and r.execution = ?5);
+delete from semel_ready
+ where lane = ?2 and seq = ?3 and owner = ?1 and token = ?4 and execution = ?5 returning execution
 
 -- name: unpark_flows
 -- New code may be there: parked flows of these names are tried again now. (names). Gives how many.
@@ -152,9 +154,10 @@ select changes()
 
 -- name: restart_flows
 -- Flows that continue as new, or entities at rest: what came of the journal takes its place.
--- Rows: execution, base, snapshot.
-update semel_flow set base = o.base, snapshot = o.snapshot
-  from (select value ->> 0 as execution, value ->> 1 as base, unhex(value ->> 2) as snapshot from json_each(?1)) o
+-- Rows: execution, base, snapshot, token of the claim that says so.
+update semel_flow set base = o.base, snapshot = o.snapshot, token = o.token
+  from (select value ->> 0 as execution, value ->> 1 as base, bytes_at(value ->> 2) as snapshot, value ->> 3 as token
+          from json_each(?1)) o
  where semel_flow.execution = o.execution;
 delete from semel_journal where (execution, n) in (
   select j.execution, j.n from json_each(?1) o
@@ -232,10 +235,14 @@ select o.value ->> 0 from json_each(?1) o
    select 1 from semel_inbox i where i.execution = o.value ->> 0 and i.kind in ('message', 'signal'))
 
 -- name: see
--- Message keys that an entity is done with, and their answers. Rows: execution, n, key, at, reply.
-insert into semel_seen (execution, n, key, at, reply)
-select value ->> 0, value ->> 1, value ->> 2, value ->> 3, unhex(value ->> 4) from json_each(?1) where true
-on conflict (execution, key) do update set n = excluded.n, at = excluded.at, reply = excluded.reply
+-- Message keys that an entity is done with, and their answers.
+-- Rows: execution, n, key, at, reply, mark; of a message that failed also name, body.
+insert into semel_seen (execution, n, key, at, reply, mark, name, body)
+select value ->> 0, value ->> 1, value ->> 2, value ->> 3, bytes_at(value ->> 4), value ->> 5, value ->> 6,
+       bytes_at(value ->> 7)
+  from json_each(?1) where true
+on conflict (execution, key) do update set n = excluded.n, at = excluded.at, reply = excluded.reply,
+  mark = excluded.mark, name = excluded.name, body = excluded.body
 
 -- name: unsee
 -- Message keys past their window. Rows: execution, n.
@@ -245,13 +252,13 @@ delete from semel_seen where (execution, n) in (
 
 -- name: load_seen
 -- The message keys that entities have seen, oldest first. Rows: execution.
-select s.execution, s.n, s.key, s.at
+select s.execution, s.n, s.key, s.at, s.mark, case when s.name is not null then coalesce(length(s.body), 0) end
   from json_each(?1) o cross join semel_seen s on s.execution = o.value ->> 0
  order by s.execution, s.n
 
 -- name: replies
 -- Answers to messages, those that are there. Rows: execution, key.
-select s.execution, s.key, s.reply from json_each(?1) o
+select s.execution, s.key, s.reply, s.mark from json_each(?1) o
  cross join semel_seen s on s.execution = o.value ->> 0 and s.key = o.value ->> 1
  where not exists (select 1 from semel_inbox i where i.execution = s.execution and i.ref = s.key and i.kind = 'message')
 
@@ -263,8 +270,8 @@ select x.key, x.id from json_each(?2) o
 
 -- name: inherit_seen
 -- The message keys of an entity that has ended are those of the one that takes its place. Rows: old, new.
-insert into semel_seen (execution, n, key, at, reply)
-select f.execution, s.n, s.key, s.at, s.reply from json_each(?1) o
+insert into semel_seen (execution, n, key, at, reply, mark, name, body)
+select f.execution, s.n, s.key, s.at, s.reply, s.mark, s.name, s.body from json_each(?1) o
  cross join semel_flow f on f.execution = o.value ->> 1 cross join semel_seen s on s.execution = o.value ->> 0
  where true
 on conflict do nothing
@@ -273,3 +280,15 @@ on conflict do nothing
 -- What an entity was when it last rested: (namespace, key).
 select f.snapshot from semel_execution x join semel_flow f on f.execution = x.id
  where x.namespace = ?1 and x.kind = 'entity' and x.key = ?2 and x.current
+
+-- name: undelivered
+-- Messages of a flow that failed or were refused: (namespace, kind, key).
+select s.n, s.key, s.at, s.reply, s.name, s.body
+  from semel_execution x join semel_seen s on s.execution = x.id
+ where x.namespace = ?1 and x.kind = ?2 and x.key = ?3 and x.current
+   and (s.name is not null or s.key like ' conflict:%')
+
+-- name: failed_messages
+-- Entities with messages that failed, and how many; those that failed last first: (namespace, limit).
+select x.key, count(*) from semel_seen s join semel_execution x on x.id = s.execution
+ where s.name is not null and x.namespace = ?1 and x.current group by x.key order by max(s.at) desc, x.key limit ?2

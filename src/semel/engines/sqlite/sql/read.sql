@@ -2,7 +2,7 @@
 -- One execution by id: (namespace, id).
 select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
        finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
-       stripped, parent_id
+       stripped, parent_id, stranded
   from semel_executions where namespace = ?1 and id = ?2
 
 -- name: ids_like
@@ -13,7 +13,7 @@ select id from semel_execution where namespace = ?1 and id >= ?2 and id < ?3 ord
 -- The newest execution under a key: (namespace, kind, key).
 select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
        finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
-       stripped, parent_id
+       stripped, parent_id, stranded
   from semel_executions where namespace = ?1 and kind = ?2 and key = ?3 and current
 
 -- name: outcome
@@ -33,7 +33,7 @@ select input, name from semel_execution where namespace = ?1 and id = ?2
 -- Executions newest first: (namespace, before id, queue, name, kind, status, limit); nulls match all.
 select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
        finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
-       stripped, parent_id
+       stripped, parent_id, stranded
   from semel_executions
  where namespace = ?1 and (?2 is null or id < ?2) and (?3 is null or queue = ?3)
    and (?4 is null or name = ?4) and (?5 is null or kind = ?5) and (?6 is null or status = ?6)
@@ -43,7 +43,7 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
 -- The same for executions that have not ended; reads only those.
 select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
        finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
-       stripped, parent_id
+       stripped, parent_id, stranded
   from semel_executions
  where namespace = ?1 and (?2 is null or id < ?2) and (?3 is null or queue = ?3)
    and (?4 is null or name = ?4) and (?5 is null or kind = ?5) and (?6 is null or status = ?6)
@@ -55,7 +55,7 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
 -- The same for executions that ended other than well; reads only those.
 select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
        finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
-       stripped, parent_id
+       stripped, parent_id, stranded
   from semel_executions
  where namespace = ?1 and (?2 is null or id < ?2) and (?3 is null or queue = ?3)
    and (?4 is null or name = ?4) and (?5 is null or kind = ?5) and status = ?6
@@ -66,7 +66,7 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
 -- The same for workflows with all of these search attributes: (…, names, values). SQLite: lists are JSON text.
 select id, kind, name, key, queue, priority, status, attempt, max_attempts, created_at, run_at, started_at,
        finished_at, retention, dedup_window, generation, previous_id, worker, progress, cancel_requested, error,
-       stripped, parent_id
+       stripped, parent_id, stranded
   from semel_executions
  where namespace = ?1 and (?2 is null or id < ?2) and (?3 is null or queue = ?3)
    and (?4 is null or name = ?4) and (?5 is null or kind = ?5) and (?6 is null or status = ?6)
@@ -86,7 +86,7 @@ with recursive chain as (
 )
 select v.id, v.kind, v.name, v.key, v.queue, v.priority, v.status, v.attempt, v.max_attempts, v.created_at,
        v.run_at, v.started_at, v.finished_at, v.retention, v.dedup_window, v.generation, v.previous_id, v.worker,
-       v.progress, v.cancel_requested, v.error, v.stripped, v.parent_id
+       v.progress, v.cancel_requested, v.error, v.stripped, v.parent_id, v.stranded
   from chain c join semel_executions v on v.id = c.id order by c.depth
 
 -- name: suppressed
@@ -102,11 +102,58 @@ select l.queue,
        sum((select count(*) from semel_later d where d.lane = l.id))
   from semel_lane l where l.namespace = ?1 group by l.queue order by l.queue
 
+-- name: backlog
+-- What has not ended and does not run, by function and queue, with the oldest of each, how many only wait for a worker,
+-- and since when the oldest of those does: (namespace).
+select x.kind, g.name, g.queue, g.waiting, x.id, x.key, g.ready,
+       (select o.created_at from semel_execution o where o.id = g.first)
+  from (select w.name, l.queue, count(*) as waiting, min(w.execution) as oldest,
+               sum(w.ready) as ready, min(case when w.ready then w.execution end) as first
+          from (select r.lane, r.name, r.execution, 1 as ready from semel_ready r where r.owner is null
+                union all select d.lane, d.name, d.execution, d.due_at <= semel_now() from semel_later d
+                union all select f.lane, f.name, f.execution, f.due_at is not null and f.due_at <= semel_now()
+                            from semel_flow f where f.asleep = 1) w
+          join semel_lane l on l.id = w.lane and l.namespace = ?1
+         group by w.name, l.queue) g
+  join semel_execution x on x.id = g.oldest
+ order by x.kind, g.name, g.queue
+
+-- name: strangers
+-- What waits in front of these lanes, or sleeps, under other names: (namespace, lanes, names, rows of each lane).
+select x.kind, w.name, l.queue, 1, x.id, x.key
+  from (select r.lane, r.name, min(r.execution) as execution
+          from json_each(?2) o cross join semel_ready r
+            on r.seq in (select s.seq from semel_ready s where s.lane = o.value and s.owner is null
+                          order by s.seq limit ?4)
+         where r.name not in (select value from json_each(?3)) group by r.lane, r.name
+        union all
+        select f.lane, f.name, min(f.execution)
+          from (select lane, name, execution from semel_flow where asleep = 1 order by execution limit ?4) f
+         where f.name not in (select value from json_each(?3)) group by f.lane, f.name) w
+  join semel_lane l on l.id = w.lane and l.namespace = ?1
+  join semel_execution x on x.id = w.execution
+
 -- name: workers
 -- Workers with a lease: (namespace).
-select id, name, queues, started_at, expires_at, semel_now() from semel_worker
+select id, name, queues, started_at, expires_at, functions, semel_now() from semel_worker
  where namespace = ?1 order by id
 
 -- name: clock
 -- The time by the clock that leases go by.
 select semel_now()
+
+-- name: stranded
+-- Executions that live and that nothing will ever run, newest first: (namespace, limit). Looks at the newest twenty
+-- thousand, and at all work that is in a lane which is gone.
+select v.kind, v.name, coalesce(v.key, v.id) from semel_executions v
+ where v.namespace = ?1 and v.stranded and v.id in (
+   select id from (select x.id from semel_execution x order by x.id desc limit 20000) newest
+   union all
+   select r.execution from semel_ready r where not exists (select 1 from semel_lane l where l.id = r.lane)
+   union all
+   select d.execution from semel_later d where not exists (select 1 from semel_lane l where l.id = d.lane))
+ order by v.id desc limit ?2
+
+-- name: hanging_sessions
+-- SQLite has no sessions.
+select '', '', 0 where false

@@ -22,7 +22,7 @@ select ?2, j.n, -1, j.body from semel_journal j where j.execution = ?1 and j.n >
 -- name: deliver_again
 -- What had come for one execution comes for another, as of then. Rows: execution, kind, name, ref, body, error, at.
 insert into semel_inbox (execution, kind, name, ref, body, error, at)
-select value ->> 0, value ->> 1, value ->> 2, value ->> 3, unhex(value ->> 4), unhex(value ->> 5), value ->> 6
+select value ->> 0, value ->> 1, value ->> 2, value ->> 3, bytes_at(value ->> 4), bytes_at(value ->> 5), value ->> 6
   from json_each(?1)
 
 -- name: copy_inbox

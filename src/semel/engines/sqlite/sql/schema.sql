@@ -14,10 +14,6 @@ select 1
 -- The migrations that are in.
 select number, name from semel_migration order by number
 
--- name: fill
--- Writes much, to be rolled back: (bytes). SQLite: makes the write-ahead log as long as it will be.
-create table semel_room as select zeroblob(?1) as nothing
-
 -- name: record_migration
 -- A migration is in: (number, name).
 insert into semel_migration (number, name, applied_at) values (?1, ?2, semel_now())

@@ -1,0 +1,175 @@
+"""Admission as scripts: insert what is new, and let the contract decide about the rest, in one transaction.
+
+Any connection can run them, also one with an open transaction of the caller's. Lanes are made beforehand: an
+uncommitted lane would block everybody who needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from semel.contract.decision import Admit, Decision, Join, Prior, decide
+from semel.contract.lifecycle import Status
+from semel.contract.times import from_micros
+from semel.engine.protocol import Start
+from semel.engines.journal.rows import ExecutionRow, row_of
+from semel.engines.journal.script import BEGIN, Ask, Collision, Each, Line, Row, Script, procedure
+
+TRIES = 5
+"""How often a key is looked at again that changes hands meanwhile."""
+ADMITTED = Admit(None, 0)
+_STATUS = {status.value: status for status in Status}
+_KeyOf = tuple[str, str | None]
+"""Kind and key: the name under which an execution is looked for."""
+
+
+class Wanted(NamedTuple):
+    """One execution that is asked for."""
+
+    start: Start
+    lane: int
+    parent: str | None = None
+    """The workflow that asks for it."""
+    waiters: str | None = None
+    """See ExecutionRow."""
+
+    def row(self) -> ExecutionRow:
+        """It as the first execution under its key."""
+        return row_of(self.start, self.lane, self.parent, self.waiters)
+
+
+class Decided(NamedTuple):
+    """What the contract says to a request."""
+
+    decision: Decision
+    at: int
+    """When, in microseconds; 0: not known, since no key was looked up."""
+
+
+@procedure(Line.ADMIT, atomic=True)
+def insert(namespace: str, rows: list[ExecutionRow]) -> Script[set[str]]:
+    """Insert executions; the ids that are in. Passed over: a taken key, a known id, a lane that is gone."""
+    return _ids((yield Each("admit", list(rows), (namespace,))), rows)
+
+
+@procedure(Line.ADMIT, atomic=True)
+def insert_alike(shared: Row, rows: list[Row]) -> Script[set[str]]:
+    """Insert executions with new ids on the same terms; the ids that are in. Passed over: a taken key."""
+    return _ids((yield Each("admit_alike", rows, shared)), rows)
+
+
+@procedure(Line.ADMIT, atomic=True)
+def insert_new(shared: Row, rows: list[Row]) -> Script[set[str]]:
+    """Insert executions on the same terms whose keys are probably new.
+
+    PostgreSQL: all or none, and then Collision; a fifth less to do.
+    """
+    return _ids((yield Each("admit_new", rows, shared)), rows)
+
+
+def _ids(found: list[Row], rows: Iterable[Row]) -> set[str]:
+    """The ids that are in: the statement gives how many, and which where it is not all of them."""
+    count, ids = found[0][:2]
+    wanted = {row[0] for row in rows}
+    return wanted if count == len(wanted) else set(ids.split(",") if ids else ())
+
+
+@procedure(Line.ADMIT, atomic=True)
+def admit(namespace: str, wanted: list[Wanted]) -> Script[list[Decided | None]]:
+    """Begin what is new and decide about what has its key taken, each in one step; the decisions, in order.
+
+    A request that was sent before is recognised by its id and admitted again, as the same execution. None: nothing was
+    written, since the lane is gone or the key changed hands too often; ask for it anew.
+    """
+    starts = [one.start for one in wanted]
+    decided: list[Decided | None] = [None] * len(wanted)
+    waiting = list(range(len(wanted)))
+    for _ in range(TRIES):
+        holders, present, at = yield from _look_up(namespace, [starts[i] for i in waiting])
+        now = from_micros(at)
+        free: list[int] = []
+        to_supersede: list[tuple[int, Admit]] = []
+        to_join: list[tuple[int, Join]] = []
+        for i in waiting:
+            start = starts[i]
+            prior = holders.get((start.terms.kind, start.key))
+            if start.id in present or (prior is not None and prior.id == start.id):
+                decided[i] = Decided(ADMITTED, at)
+                continue
+            decision = decide(prior, start.request(), now)
+            if isinstance(decision, Admit):
+                if decision.supersedes is None:
+                    free.append(i)
+                else:
+                    to_supersede.append((i, decision))
+            elif isinstance(decision, Join) and decision.prior.parent not in (None, wanted[i].parent):
+                to_join.append((i, decision))
+            else:
+                decided[i] = Decided(decision, at)
+        if not (free or to_supersede or to_join):
+            break
+        if to_supersede or to_join:
+            yield BEGIN
+        if free:
+            new = yield from insert.script(namespace, [wanted[i].row() for i in free])
+            for i in free:
+                if starts[i].id in new:
+                    decided[i] = Decided(ADMITTED, at)
+        for i, decision in sorted(to_supersede, key=lambda pair: starts[pair[0]].key or ""):
+            if (yield from _supersede(namespace, wanted[i].row(), decision)):
+                decided[i] = Decided(decision, at)
+        if to_join:
+            living = yield from share.script(sorted({decision.prior.id for _, decision in to_join}))
+            for i, decision in to_join:
+                if decision.prior.id in living:
+                    decided[i] = Decided(decision, at)
+        waiting = [i for i in waiting if decided[i] is None]
+        if not waiting:
+            break
+    return decided
+
+
+def _look_up(namespace: str, starts: list[Start]) -> Script[tuple[dict[_KeyOf, Prior], set[str], int]]:
+    """Who holds the keys, which of the requests are in already (their keys may have moved on), and what time it is."""
+    keys = list({(start.terms.kind, start.key) for start in starts if start.key is not None})
+    rows = (yield Each("priors", keys, (namespace,))) if keys else []
+    holders: dict[_KeyOf, Prior] = {}
+    followed: set[_KeyOf] = set()
+    for kind, key, id_, name, print_, status, generation, window_ends, parent, follows, _ in rows:
+        ends = None if window_ends is None else from_micros(window_ends)
+        holders[kind, key] = Prior(id_, name, print_, _STATUS[status], generation, ends, parent)
+        if follows:
+            followed.add((kind, key))
+    # Ids are compared, never their order: the clocks of machines differ.
+    ids = [(start.id,) for start in starts if start.key is None]
+    if followed:
+        ids += [(start.id,) for start in starts if (start.terms.kind, start.key) in followed]
+    present = {row[0] for row in (yield Each("present", ids))} if ids else set()
+    return holders, present, rows[0][-1] if rows else 0
+
+
+def _supersede(namespace: str, row: ExecutionRow, decision: Admit) -> Script[bool]:
+    """Take the key from a finished execution and give it to a new one, both or neither."""
+    if not (yield Ask("lane_by_id", (row.lane,))):
+        return False
+    if not (yield Ask("release_key", (decision.supersedes,))):
+        return False
+    new = row._replace(generation=decision.generation, previous_id=decision.supersedes)
+    if not (yield from insert.script(namespace, [new])):
+        raise Collision(f"execution {row.id} could not follow {decision.supersedes} under the key {row.key!r}.")
+    return True
+
+
+@procedure(Line.ADMIT)
+def share(ids: list[str]) -> Script[set[str]]:
+    """Others want these executions too, whatever becomes of the workflow that asked for them: those that live."""
+    rows = [(id_,) for id_ in ids]
+    yield Each("share", rows)
+    return {row[0] for row in (yield Each("living", rows))}
+
+
+@procedure(Line.CONTROL, atomic=True)
+def count_duplicates(rows: list[Row]) -> Script[None]:
+    """Write down how many duplicates did not run."""
+    yield Each("count_duplicates", rows)

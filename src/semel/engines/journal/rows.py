@@ -1,0 +1,60 @@
+"""Executions as rows of the table `semel_execution`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from semel.contract.times import instant, micros
+from semel.engine.protocol import Start
+
+
+class ExecutionRow(NamedTuple):
+    """A new execution, in the order of the statement `admit`; times in microseconds."""
+
+    id: str
+    kind: str
+    name: str
+    key: str | None
+    lane: int
+    generation: int
+    previous_id: str | None
+    """The execution that had the key before."""
+    fingerprint: bytes
+    input: bytes | None
+    max_attempts: int
+    concurrency_key: str | None
+    retention: int
+    dedup_window: int
+    delay: int | None = None
+    run_at: int | None = None
+    root_id: str | None = None
+    """The execution that its effect keys are made of, where it is another one and there is no key."""
+    parent_id: str | None = None
+    """The workflow that asked for it."""
+    waiters: str | None = None
+    """The commands of workflows that wait for its end: [[workflow, command], …] as JSON."""
+
+
+def row_of(start: Start, lane: int, parent: str | None = None, waiters: str | None = None) -> ExecutionRow:
+    """The row of an execution that is asked for; the first one under its key."""
+    terms = start.terms
+    return ExecutionRow(
+        id=start.id,
+        kind=terms.kind,
+        name=terms.name,
+        key=start.key,
+        lane=lane,
+        generation=0,
+        previous_id=None,
+        fingerprint=start.fingerprint,
+        input=start.payload,
+        max_attempts=terms.max_attempts,
+        concurrency_key=start.concurrency_key,
+        retention=micros(terms.retention),
+        dedup_window=micros(terms.window),
+        delay=None if terms.delay is None else micros(terms.delay),
+        run_at=None if terms.run_at is None else instant(terms.run_at),
+        root_id=start.root,
+        parent_id=parent,
+        waiters=waiters,
+    )

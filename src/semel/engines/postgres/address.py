@@ -1,0 +1,107 @@
+"""The hosts of a PostgreSQL URL: which of them to connect to, and how a connection to one of them is made."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Mapping
+from typing import Any, Final
+
+import asyncpg
+from asyncpg.connect_utils import SessionAttribute
+
+from semel.errors import EngineError
+
+CONNECT_TIMEOUT: Final = 10.0
+CONNECT_TIMEOUT_OF_SEVERAL: Final = 5.0
+COMMAND_TIMEOUT: Final = 60.0
+IDLE_IN_TRANSACTION: Final = 60.0
+LIMITS: Final = {
+    # The server gives up a little before the client does: what timed out here does not go on there.
+    "statement_timeout": "55s",
+    # A client that is gone, or cut off by something that answers in its name, does not keep its locks.
+    "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION:.0f}s",
+    "tcp_keepalives_idle": "20",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "4",
+    "tcp_user_timeout": "40s",
+}
+"""Session settings of every connection, besides those of its purpose."""
+_KEEPALIVE: Final = (
+    ("SOL_SOCKET", "SO_KEEPALIVE", 1),
+    ("IPPROTO_TCP", "TCP_KEEPIDLE", 20),
+    ("IPPROTO_TCP", "TCP_KEEPINTVL", 5),
+    ("IPPROTO_TCP", "TCP_KEEPCNT", 4),
+    ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 40_000),
+)
+"""Keepalive options of the client's sockets; what a platform does not have is left out."""
+
+
+class Address:
+    """A URL with one host or several. Connects to one that takes writes, first to the one that did so last."""
+
+    def __init__(self, url: str) -> None:
+        self._urls = split_hosts(url)
+        self._last = 0
+        # A standby answers and cannot be used. Who names another wish in the URL gets that.
+        self._wanted = None if "target_session_attrs" in url else SessionAttribute.read_write
+
+    async def connect(self, settings: Mapping[str, str]) -> asyncpg.Connection:
+        """A connection with these session settings. Raises what the last host said if none can be had."""
+        hosts = len(self._urls)
+        for attempt in range(hosts):
+            number = (self._last + attempt) % hosts
+            try:
+                connection = await self._connect_to(self._urls[number], {**LIMITS, **settings})
+            except asyncio.CancelledError:
+                self._last = (number + 1) % hosts  # whoever cannot wait for this one tries the next one first
+                raise
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+                if attempt == hosts - 1:
+                    raise
+                continue
+            self._last = number
+            return connection
+        raise AssertionError("unreachable")
+
+    async def _connect_to(self, url: str, settings: Mapping[str, str]) -> asyncpg.Connection:
+        try:
+            connection = await asyncpg.connect(
+                url,
+                server_settings=dict(settings),
+                statement_cache_size=200,
+                max_cached_statement_lifetime=0,
+                timeout=CONNECT_TIMEOUT if len(self._urls) == 1 else CONNECT_TIMEOUT_OF_SEVERAL,
+                command_timeout=COMMAND_TIMEOUT,
+                target_session_attrs=self._wanted,
+            )
+        except asyncpg.PostgresError as error:
+            if "startup parameter" in str(error):
+                raise EngineError(
+                    f"the server at the other end refuses session settings ({error}): it looks like PgBouncer. Semel "
+                    "keeps prepared statements and listens, so connect to PostgreSQL directly or to a pool in session "
+                    "mode (for PgBouncer also set ignore_startup_parameters)."
+                ) from error
+            raise
+        keep_alive(connection)
+        return connection
+
+
+def split_hosts(url: str) -> list[str]:
+    """One URL for each host of a URL: `postgresql://user@one:5432,two:5433/db` has two."""
+    scheme, separator, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    user, at, hosts = authority.rpartition("@")
+    return [f"{scheme}{separator}{user}{at}{host}{slash}{path}" for host in hosts.split(",")]
+
+
+def keep_alive(connection: asyncpg.Connection) -> None:
+    """Let the operating system notice a peer that is gone, also while nothing is sent."""
+    transport: Any = getattr(connection, "_transport", None)
+    found = transport.get_extra_info("socket") if transport is not None else None
+    if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    for level, option, value in _KEEPALIVE:
+        with contextlib.suppress(OSError, AttributeError):
+            found.setsockopt(getattr(socket, level), getattr(socket, option), value)

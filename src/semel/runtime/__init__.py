@@ -1,0 +1,1 @@
+"""What every engine does alike with people's functions."""
