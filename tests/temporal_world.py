@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import Any
 
 from temporalio.api.workflowservice.v1 import CountWorkflowExecutionsRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 import semel
 from semel.contract.durations import Duration, parse_duration
@@ -20,10 +21,12 @@ from semel.engines.temporal.clock import SKIP
 from semel.engines.temporal.migrating import migrate
 from semel.engines.temporal.reading import Reader
 from semel.engines.temporal.resting import keys_in
-from tests.world import World
+from tests.world import SOON, World
 
 SEEN_WITHIN = 0.15
 """The server's list of workflows lags behind by some milliseconds."""
+MOST_COMPARED = 30
+"""So many executions are compared with what the list says of them."""
 
 
 class TemporalWorld(World):
@@ -65,10 +68,31 @@ class TemporalWorld(World):
 
     async def listed(self) -> None:
         """See World. A cluster's lists lag behind by some milliseconds, and by more while much is written."""
-        before = -1
-        while before != (now := await self._counted("")):
+        before, end = -1, time.monotonic() + SOON
+        while before != (now := await self._counted("")) or not await self._lists_agree():
+            assert time.monotonic() < end, "the lists of the cluster still differ from its executions"
             before = now
             await asyncio.sleep(SEEN_WITHIN)
+
+    async def _lists_agree(self) -> bool:
+        """Are the newest executions of the list still there, and do they run or not, as it says?"""
+        client = await self.client()
+        async for one in client.list_workflows(limit=MOST_COMPARED):
+            try:
+                found = await client.get_workflow_handle(one.id, run_id=one.run_id).describe()
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+                return False
+            if found.status is not one.status:
+                return False
+        return True
+
+    async def clean(self, app: semel.App) -> None:
+        """See World. What has ended is cleaned once the list says so, and what was cleaned leaves the list later."""
+        await self.listed()
+        await app.clean()
+        await self.listed()
 
     async def turn_back(self, span: Duration) -> None:
         """See World."""

@@ -133,6 +133,10 @@ class World:
     async def listed(self) -> None:
         """Wait until lists show what was asked for so far. Here they always do."""
 
+    async def clean(self, app: semel.App) -> None:
+        """Delete what is past its time, and wait until lists show that."""
+        await app.clean()
+
     async def at_rest(self) -> bool:
         """Does everything that there is only wait?"""
         return await self.count("semel_ready") == 0

@@ -87,12 +87,12 @@ async def test_keys_outlive_the_end_for_their_window_however_short_retention_is(
         await cart.ask("pay", timeout="60s")
         ended = await app.find(cart.key, kind="entity")
         await world.advance("3h")
-        await app.clean()
+        await world.clean(app)
         assert await cart.ask("add", "tea", dedup_key="tea", timeout="60s") == ["tea"]
         assert await cart.ask("add", "milk", timeout="60s") == ["milk"]
         assert ended is not None
         await world.advance("9h")
-        await app.clean()
+        await world.clean(app)
         with pytest.raises(semel.NotFound):
             await ended.describe()
         assert await cart.ask("add", "tea", dedup_key="tea", timeout="60s") == ["milk", "tea"]

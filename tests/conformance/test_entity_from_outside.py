@@ -113,11 +113,11 @@ async def test_cleaning_leaves_the_living_alone_and_takes_all_of_the_dead(world:
         await dead.ask("pay", dedup_key="pay", timeout="60s")
         gone = await handle_of(app, dead)
         await world.advance("20d")
-        await app.clean()
+        await world.clean(app)
         assert await old.ask("add", "tea", dedup_key="k", timeout="60s") == ["tea"]
         assert await world.sql("select count(*) from semel_seen where execution = '" + gone.id + "'") == [(2,)]
         await world.advance("20d")
-        await app.clean()
+        await world.clean(app)
         assert await world.sql("select count(*) from semel_seen where execution = '" + gone.id + "'") == [(0,)]
         assert await app.find(dead.key, kind="entity") is None
         assert await dead.ask("add", "milk", timeout="60s") == ["milk"]

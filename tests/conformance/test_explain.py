@@ -99,7 +99,7 @@ async def test_the_window_is_told_and_when_it_ends(world: World) -> None:
     assert execution.window_ends_at == execution.finished_at + timedelta(days=30)
     assert f"taken until {execution.window_ends_at:%Y-%m-%d %H:%M:%S} UTC (its window is 30d" in str(story)
     await world.advance("2d")
-    await app.clean()
+    await world.clean(app)
     assert "only the key is remembered" in str(await app.explain("k"))
     await world.advance("28d")
     assert "the next request under this key runs" in str(await app.explain("k"))

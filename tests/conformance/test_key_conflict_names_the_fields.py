@@ -47,7 +47,7 @@ async def test_when_only_the_fingerprint_is_left_it_still_is_a_conflict(world: W
     async with world.worker(app):
         await (await app.enqueue(charge, "o-1", 1, task_id="pay")).result(timeout="60s")
     await world.advance("90m")
-    await app.clean()
+    await world.clean(app)
     with pytest.raises(semel.KeyConflict, match="past its retention") as caught:
         await app.enqueue(charge, "o-1", 2, task_id="pay")
     assert caught.value.differences == {}

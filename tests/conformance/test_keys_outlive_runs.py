@@ -18,14 +18,14 @@ async def test_the_key_blocks_until_its_window_ends(world: World) -> None:
         first = await app.enqueue(charge, 1, task_id="k")
         assert await first.result(timeout="60s") == "charged"
         await world.advance("25h")
-        await app.clean()
+        await world.clean(app)
         assert (await first.describe()).expired
         again = await app.enqueue(charge, 1, task_id="k")
         assert (again.duplicate, again.id) == (True, first.id)
         with pytest.raises(semel.ResultExpired):
             await again.result(timeout="60s")
         await world.advance("28d")
-        await app.clean()
+        await world.clean(app)
         assert (await app.enqueue(charge, 1, task_id="k")).duplicate
         await world.advance("1d")
         fresh = await app.enqueue(charge, 1, task_id="k")
@@ -45,7 +45,7 @@ async def test_input_and_result_are_really_gone(world: World) -> None:
     async with world.worker(app):
         await (await app.enqueue(charge, 1, task_id="k")).result(timeout="60s")
     await world.advance("25h")
-    await app.clean()
+    await world.clean(app)
     assert await world.sql("select input, output, error, key from semel_execution") == [(None, None, None, "k")]
 
 
@@ -60,9 +60,9 @@ async def test_after_the_window_everything_is_forgotten(world: World) -> None:
         await app.enqueue(charge, task_id="k")
         await app.explain("k")
     await world.advance("25h")
-    await app.clean()
+    await world.clean(app)
     await world.advance("30d")
-    await app.clean()
+    await world.clean(app)
     assert await world.count() == 0
     assert "Nothing is known" in str(await app.explain("k"))
 
@@ -79,7 +79,7 @@ async def test_after_the_window_no_row_is_left(world: World) -> None:
         await app.enqueue(charge, task_id="k")
         await app.explain("k")
     await world.advance("31d")
-    await app.clean()
+    await world.clean(app)
     tables = ("semel_execution", "semel_duplicate", "semel_slip", "semel_ready", "semel_later")
     assert [await world.count(table) for table in tables] == [0] * 5
 

@@ -51,7 +51,7 @@ async def test_one_that_is_past_its_retention_has_no_result_left(world: World) -
     async with world.worker(app):
         await (await app.enqueue(charge, 1, task_id="k")).result(timeout="60s")
     await world.advance("90m")
-    await app.clean()
+    await world.clean(app)
     with pytest.raises(semel.TaskAlreadyCompleted) as caught:
         await app.enqueue(charge, 1, task_id="k", on_duplicate="raise")
     assert caught.value.result is None

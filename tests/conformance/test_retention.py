@@ -17,10 +17,10 @@ async def test_a_result_is_there_until_its_retention_is_over(world: World) -> No
         handle = await app.enqueue(work)
         await handle.result(timeout="60s")
     await world.advance("23h")
-    await app.clean()
+    await world.clean(app)
     assert await handle.result(timeout="60s") == "done"
     await world.advance("2h")
-    await app.clean()
+    await world.clean(app)
     with pytest.raises(semel.ResultExpired, match="past its retention"):
         await handle.result(timeout="60s")
     with pytest.raises(semel.NotFound):
@@ -37,10 +37,10 @@ async def test_the_default_is_seven_days(world: World) -> None:
     async with world.worker(app):
         await (await app.enqueue(work, task_id="k")).result(timeout="60s")
     await world.advance("167h")
-    await app.clean()
+    await world.clean(app)
     assert await world.count() == 1
     await world.advance("2h")
-    await app.clean()
+    await world.clean(app)
     assert await world.count() == 0
 
 
@@ -54,7 +54,7 @@ async def test_what_has_not_ended_is_never_dropped(world: World) -> None:
     waits = await app.enqueue(work, queue="nobody")
     later = await app.enqueue(work, delay="400d", queue="nobody")
     await world.advance("365d")
-    await app.clean()
+    await world.clean(app)
     assert [await waits.status(), await later.status()] == ["pending", "pending"]
     async with world.worker(app):
         assert await waits.result(timeout="60s") == "done"
@@ -87,7 +87,7 @@ async def test_no_row_is_left_of_a_failed_one(world: World) -> None:
         assert await ended(await app.enqueue(work, task_id="k")) == "failed"
     assert await world.count("semel_dead") == 1
     await world.advance("25h")
-    await app.clean()
+    await world.clean(app)
     tables = ("semel_execution", "semel_dead", "semel_duplicate", "semel_slip")
     assert [await world.count(table) for table in tables] == [0] * 4
 
@@ -111,5 +111,5 @@ async def test_each_goes_by_the_retention_it_was_admitted_with(world: World) -> 
         for handle in handles:
             await handle.result(timeout="60s")
     await world.advance("2h")
-    await app.clean()
+    await world.clean(app)
     assert {one.id for one in await app.list()} == {handles[1].id, handles[2].id}

@@ -38,7 +38,7 @@ async def test_a_little_later_the_row_is_gone_and_the_result_expired(world: Worl
         handle = await app.enqueue(work)
         assert await handle.result(timeout="60s") == 1
     await world.advance("6s")
-    await app.clean()
+    await world.clean(app)
     with pytest.raises(semel.ResultExpired):
         await handle.result(timeout="60s")
     assert await world.count() == 0
@@ -55,7 +55,7 @@ async def test_the_key_is_remembered_if_a_window_asks_for_it(world: World) -> No
         first = await app.enqueue(work, task_id="k")
         await first.result(timeout="60s")
     await world.advance("6s")
-    await app.clean()
+    await world.clean(app)
     again = await app.enqueue(work, task_id="k")
     assert (again.duplicate, again.id) == (True, first.id)
     with pytest.raises(semel.ResultExpired):

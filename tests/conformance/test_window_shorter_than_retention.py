@@ -19,7 +19,7 @@ async def test_the_key_runs_again_and_the_old_result_stays(world: World) -> None
         second = await app.enqueue(report, task_id="k")
         assert not second.duplicate
         assert await second.result(timeout="60s") == 2
-        await app.clean()
+        await world.clean(app)
         assert await first.result(timeout="60s") == 1
     assert [one.id for one in (await app.explain("k")).executions] == [second.id, first.id]
 

@@ -19,11 +19,11 @@ async def test_the_default_is_thirty_days(world: World) -> None:
         handle = await app.start_workflow(flow, workflow_id="k")
         await handle.result(timeout="60s")
     await world.advance("719h")
-    await app.clean()
+    await world.clean(app)
     assert await handle.result(timeout="60s") == "done"
     assert await handle.published("x") == 1
     await world.advance("2h")
-    await app.clean()
+    await world.clean(app)
     with pytest.raises(semel.ResultExpired):
         await handle.result(timeout="60s")
     assert await world.count() + await world.parts() == 0
@@ -41,12 +41,12 @@ async def test_keys_outlive_runs(world: World) -> None:
         first = await app.start_workflow(flow, workflow_id="k")
         await first.result(timeout="60s")
         await world.advance("2d")
-        await app.clean()
+        await world.clean(app)
         assert await world.parts() == 0
         second = await app.start_workflow(flow, workflow_id="k")
         assert (second.id, second.duplicate) == (first.id, True)
         await world.advance("9d")
-        await app.clean()
+        await world.clean(app)
         third = await app.start_workflow(flow, workflow_id="k")
         assert not third.duplicate
         await third.result(timeout="60s")
@@ -67,7 +67,7 @@ async def test_nothing_of_a_live_one_is_dropped(world: World) -> None:
         handle = await waits(await app.start_workflow(flow, workflow_id="k"))
         for _ in range(3):
             await world.advance("365d")
-            await app.clean()
+            await world.clean(app)
         assert (await handle.published("x"), await handle.attributes()) == (1, {"scope": "eu"})
         await handle.signal("go", "on")
         await ended(handle)
@@ -96,13 +96,13 @@ async def test_what_an_open_workflow_asked_for_stays_as_long_as_it_is_open(world
         await eventually(lambda: is_there(app, "c", "completed"))
         await waits(handle)
         await world.advance("10d")
-        await app.clean()
+        await world.clean(app)
         assert {e.name for e in await app.list()} == {"parent", "child", "work"}
         assert await (await app.enqueue(work, task_id="t")).result(timeout="60s") == "worked"
         await handle.signal("go")
         assert await handle.result(timeout="60s") == "worked"
     await world.advance("3h")
-    await app.clean()
+    await world.clean(app)
     assert await app.list() == []
 
 
