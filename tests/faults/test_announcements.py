@@ -86,7 +86,7 @@ async def test_recovery_and_due_work_in_thousands_of_queues_fit_into_announcemen
     lanes = [row[0] for row in (await store.run(load_lanes, "default", None))[0]]
     held = await store.run(claim, dead, lanes, [0] * len(lanes), ["work"], LANES)
     assert len({claim.lane for claim in held}) == LANES
-    async with world.worker(two, lease="10m", concurrency=LANES) as worker:
+    async with world.worker(two, lease="2h", concurrency=LANES) as worker:
         world._workers.remove(worker)  # it does not beat because the clock moves, only when it is told of work
         await world.advance("61m")
         assert len(await store.run(leasing.recover)) == LANES
