@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,11 @@ def runner(registry: Registry, converter: DataConverter) -> SandboxedWorkflowRun
     Libraries do at import what a workflow must not do, and there is nothing to gain from loading them twice.
     """
     own = {home(one).__module__.partition(".")[0] for one in registry}
-    folders = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
     passed = {"semel"}
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
         file = getattr(module, "__file__", None)
-        if top not in own and top == name and file and not folders.isdisjoint(Path(file).resolve().parents):
+        if top not in own and top == name and file and _is_installed(file):
             passed.add(top)
     restrictions = replace(
         SandboxRestrictions.default.with_passthrough_modules(*sorted(passed)), invalid_module_members=_refused()
@@ -38,6 +38,14 @@ def runner(registry: Registry, converter: DataConverter) -> SandboxedWorkflowRun
     return (SandboxedWorkflowRunner if _minds_context(converter) else Sandbox)(restrictions=restrictions)
 
 
+@cache
+def _is_installed(file: str) -> bool:
+    """Is it in a folder that packages are installed into? Looked up once for each: there are hundreds of modules."""
+    folders = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    return not folders.isdisjoint(Path(file).resolve().parents)
+
+
+@cache
 def _refused() -> SandboxMatcher:
     """What the sandbox refuses, but for what is safe on Semel's loop: there these do the same at each replay.
 
