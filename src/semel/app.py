@@ -37,14 +37,13 @@ from semel.engine.protocol import (
     Observer,
     QueueState,
     Replayed,
-    Start,
-    Terms,
     Waiting,
     Worker,
     WorkerState,
 )
 from semel.engine.requests import foreign_request, request, workflow_request
 from semel.engine.service import describe_unserved, is_unserved, unserved
+from semel.engine.start_request import RunOptions, StartRequest
 from semel.engines.opening import Opener
 from semel.engines.temporal.locating import located
 from semel.entities import CRASHES_BORNE, Ref
@@ -384,13 +383,13 @@ class App(Definitions):
                 f"{key} has no failed message #{number}"
                 + (" whose arguments were kept: send it anew." if found else f". See: semel entities failed {key}")
             )
-        terms = Terms(
+        options = RunOptions(
             "entity", entity.name, entity.queue, 0, Reuse.ALWAYS, CRASHES_BORNE, entity.retention, entity.window
         )
         for one in able:
             payload = encode(one.arguments, "arguments", limit=self.settings.max_payload)
             own = f"{REDRIVE}{one.number}" if one.dedup_key is None else one.dedup_key
-            await self.engine.send(Message(Start(new_id(), key, b"{}", b"", terms), one.handler, payload, own))
+            await self.engine.send(Message(StartRequest(new_id(), key, b"{}", b"", options), one.handler, payload, own))
         return able
 
     async def _entity_under(self, key: str) -> Execution:

@@ -18,7 +18,8 @@ from semel.define.entity import Entity
 from semel.engine.conflicts import describe_differences
 from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
-from semel.engine.protocol import Message, Outcome, Start, Terms
+from semel.engine.protocol import Message, Outcome
+from semel.engine.start_request import RunOptions, StartRequest
 from semel.errors import KeyConflict, NotFound, ResultPending, SemelError, TaskFailed, phrase
 from semel.flow import snapshot
 from semel.flow.seen import PRIVATE
@@ -40,7 +41,7 @@ class Ref(Generic[S]):
         self.id = check_key(id, "entity id")
         self.key = check_key(f"{entity.name}/{self.id}", "entity id")
         """The key it is found under: `app.find(ref.key, kind="entity")`."""
-        self._agreed: tuple[Settings, Terms] | None = None
+        self._agreed: tuple[Settings, RunOptions] | None = None
 
     def __repr__(self) -> str:
         return f"<Ref {self.key}>"
@@ -139,9 +140,9 @@ class Ref(Generic[S]):
         if handler is None:
             raise NotFound(_no_such("handler", name, entity.handlers, entity.name))
         payload = handler.shape.encode_input(handler.shape.bind(args, kwargs), self._app.settings.max_payload)
-        return Message(Start(new_id(), self.key, b"{}", b"", self._terms()), name, payload, key)
+        return Message(StartRequest(new_id(), self.key, b"{}", b"", self._options()), name, payload, key)
 
-    def _terms(self) -> Terms:
+    def _options(self) -> RunOptions:
         """How it is made, should it be missing; the same object until the settings change."""
         settings, entity = self._app.settings, self._entity
         if self._agreed is None or self._agreed[0] is not settings:
@@ -149,7 +150,7 @@ class Ref(Generic[S]):
             keep = entity.kept(queue.retention)
             self._agreed = (
                 settings,
-                Terms(
+                RunOptions(
                     entity.kind, entity.name, entity.queue, 0, Reuse.ALWAYS, CRASHES_BORNE, keep.retention, keep.window
                 ),
             )

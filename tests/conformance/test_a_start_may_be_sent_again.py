@@ -13,8 +13,8 @@ import pytest
 import semel
 from semel.contract.decision import Admit
 from semel.engine.ids import made_at
-from semel.engine.protocol import Start
 from semel.engine.requests import request, workflow_request
+from semel.engine.start_request import StartRequest
 from tests.world import SOON, World
 
 REUSE = ["failed_only", "reject", "always"]
@@ -36,13 +36,13 @@ def shop(world: World) -> tuple[semel.App, Any, Any]:
     return app, charge, process
 
 
-async def sent(app: semel.App, start: Start) -> str:
+async def sent(app: semel.App, start: StartRequest) -> str:
     admission = await app.engine.start(start)
     assert isinstance(admission.decision, Admit)
     return admission.id
 
 
-def made_by_a_clock(start: Start, *, minutes: int) -> Start:
+def made_by_a_clock(start: StartRequest, *, minutes: int) -> StartRequest:
     """A request as a machine makes it whose clock differs: ids begin with the time."""
     made = made_at(start.id)
     assert made is not None

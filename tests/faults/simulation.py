@@ -21,7 +21,7 @@ from unittest import mock
 
 import semel
 from semel.contract.decision import Reuse
-from semel.engine.protocol import Start, Terms
+from semel.engine.start_request import RunOptions, StartRequest
 from semel.engines.journal import admission, control, heart, intake, loading, worker
 from semel.engines.journal.engine import JournalEngine
 from semel.engines.journal.script import Line, Listener, Procedure
@@ -192,7 +192,7 @@ class Process:
         await asyncio.sleep(seconds)
         self.awake.set()
 
-    async def request(self, start: Start) -> None:
+    async def request(self, start: StartRequest) -> None:
         """Until it is answered, as a client with a key does."""
         for _ in range(20):
             try:
@@ -254,15 +254,15 @@ async def quietly(work: Coroutine[Any, Any, Any]) -> None:
         await work
 
 
-def _start(world: World, number: int) -> Start:
+def _start(world: World, number: int) -> StartRequest:
     dice = world.dice
     key = dice.choice([None, *(f"k-{n}" for n in range(12))])
     payload = b'{"failures":%d,"seconds":%.1f}' % ((0, 1.0) if key else (dice.choice([0, 0, 2]), dice.uniform(0, 20)))
-    terms = Terms(
+    options = RunOptions(
         "task", "effect", "default", dice.choice([0, 0, 5]), Reuse.FAILED_ONLY, 50, YEAR, YEAR,
         delay=dice.choice([None, None, timedelta(seconds=30)]),
     )  # fmt: skip
-    return Start(f"{number:032x}", key, payload, b"0" * 16, terms)
+    return StartRequest(f"{number:032x}", key, payload, b"0" * 16, options)
 
 
 async def _finish(world: World) -> None:

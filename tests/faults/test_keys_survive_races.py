@@ -99,7 +99,7 @@ async def test_of_five_racers_of_which_four_roll_back_one_is_in(site: Site) -> N
 
     async def race(shop: Shop, wins: bool) -> None:
         asked = request(shop.app.settings, shop.charge, ("o",), {}, task_id="k")
-        rows = [row_of(asked, await shop.engine._lanes.of(asked.terms))]
+        rows = [row_of(asked, await shop.engine._lanes.of(asked.options))]
         shop.store.tap = None if wins else FailAt("commit")
         try:
             await shop.store.run(slow_admit, "default", rows)

@@ -71,7 +71,7 @@ async def a_key_is_given_once(shop: Shop) -> None:
     """Also where nobody has looked first who holds it."""
     starts = [request(shop.app.settings, shop.charge, ("o",), {}, task_id="k") for _ in range(2)]
     await shop.engine.open()
-    rows = [row_of(start, await shop.engine._lanes.of(start.terms)) for start in starts]
+    rows = [row_of(start, await shop.engine._lanes.of(start.options)) for start in starts]
     assert len(await shop.store.run(insert, "default", rows)) == 1
 
 

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from semel.contract.decision import Admit, Reuse
 from semel.contract.lifecycle import Status
 from semel.engine.ids import new_id
-from semel.engine.protocol import Start, Terms
+from semel.engine.start_request import RunOptions, StartRequest
 from semel.engines.journal import control, leasing
 from semel.engines.journal.claiming import Claim, claim, load_lanes, release
 from semel.engines.journal.cleaning import clean
@@ -94,8 +94,8 @@ class Life(RuleBasedStateMachine):
         """Fresh, duplicate, with other input, of another function, after an end: the contract decides."""
         new = Modelled(new_id(), key, name, input * 16, most, keeping(*keep))
         span = None if delay is None else timedelta(seconds=delay)
-        terms = Terms("task", name, "default", 0, reuse, most, new.keep.retention, new.keep.window, delay=span)
-        asked = Start(new.id, key, input, new.print, terms)
+        options = RunOptions("task", name, "default", 0, reuse, most, new.keep.retention, new.keep.window, delay=span)
+        asked = StartRequest(new.id, key, input, new.print, options)
         expected = self.model.enqueue(new, reuse, None if delay is None else delay * SECOND)
         got = self.wait(self.engine.start(asked))
         assert type(got.decision) is type(expected), (got.decision, expected)

@@ -74,8 +74,8 @@ class Task(Generic[P, R]):
         self._concurrency_key = concurrency_key
         if isinstance(concurrency_key, str):
             self._check_template(concurrency_key)
-        self.agreed: dict[Any, Any] = {}
-        """Terms on which it was asked for lately."""
+        self.recent_options: dict[Any, Any] = {}
+        """Options with which it was asked for lately: what was given to what it comes to."""
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:

@@ -69,8 +69,8 @@ class Workflow(Generic[P, R]):
         """The version of its name that new runs begin with."""
         self.registry: Registry | None = None
         """Of the app that it belongs to."""
-        self.agreed: dict[Any, Any] = {}
-        """Terms on which it was asked for lately."""
+        self.recent_options: dict[Any, Any] = {}
+        """Options with which it was asked for lately: what was given to what it comes to."""
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from semel.contract.decision import Admit, Join, Refuse
 from semel.engine.events import WorkerEvent, WorkerEventType
-from semel.engine.protocol import Admission, Engine, Observer, Start
+from semel.engine.protocol import Admission, Engine, Observer
+from semel.engine.start_request import StartRequest
 
 log = logging.getLogger("semel.observer")
 
@@ -34,30 +35,35 @@ class _Observed:
         self.__dict__[verb] = timed
         return timed
 
-    async def start(self, request: Start) -> Admission:
+    async def start(self, request: StartRequest) -> Admission:
         """Start, and tell the observer of a duplicate."""
         admission: Admission = await self._timed("start", self._engine.start)(request)
         self._note_duplicate(request, admission)
         return admission
 
-    async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
+    async def start_many(self, requests: Sequence[StartRequest]) -> list[Admission]:
         """Start many, and tell the observer of each duplicate."""
         admissions: list[Admission] = await self._timed("start_many", self._engine.start_many)(requests)
         for request, admission in zip(requests, admissions, strict=True):
             self._note_duplicate(request, admission)
         return admissions
 
-    def _note_duplicate(self, request: Start, admission: Admission) -> None:
-        decision, terms = admission.decision, request.terms
+    def _note_duplicate(self, request: StartRequest, admission: Admission) -> None:
+        decision, options = admission.decision, request.options
         if isinstance(decision, Admit):
             return
         reason = "joined" if isinstance(decision, Join) else "replayed"
         if isinstance(decision, Refuse):
             reason = decision.reason.value
         event = WorkerEvent(
-            type=WorkerEventType.DUPLICATE, kind=terms.kind, name=terms.name, key=request.key, execution=admission.id,
-            queue=terms.queue, reason=reason,
-        )  # fmt: skip
+            type=WorkerEventType.DUPLICATE,
+            kind=options.kind,
+            name=options.name,
+            key=request.key,
+            execution=admission.id,
+            queue=options.queue,
+            reason=reason,
+        )
         try:
             self._observer.event(event)
         except Exception:

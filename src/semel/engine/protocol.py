@@ -6,73 +6,27 @@ cluster that has neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from msgspec import Struct
 
-from semel.codec import Shape
-from semel.contract.decision import Decision, Request, Reuse
+from semel.contract.decision import Decision
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Suppressed, Undelivered
 from semel.define.context import Running
 from semel.define.registry import Registry
 from semel.engine.events import WorkerEvent
+from semel.engine.start_request import StartRequest
 from semel.settings import QueueSettings, Settings
-
-
-class Terms(Struct, frozen=True, forbid_unknown_fields=True):
-    """How something is to be run: what requests for the same task mostly have in common, and share as one object."""
-
-    kind: str
-    name: str
-    queue: str
-    priority: int
-    reuse: Reuse
-    max_attempts: int
-    retention: timedelta
-    window: timedelta
-    delay: timedelta | None = None
-    run_at: datetime | None = None
-    timeout: timedelta | None = None
-    """Of a workflow: a run keeps what it began with."""
-    rate_limited: bool = False
-    """The task has a rate limit of its own, besides its queue's."""
-    keyed: bool = False
-    """Requests carry a concurrency key."""
-    foreign: bool = False
-    """A workflow of other people's workers: `payload` is {"args": […]}, and it knows nothing of Semel."""
-
-
-class Start(Struct, gc=False):
-    """A request for one execution. `id` is made by the caller, so that sending it twice is harmless."""
-
-    id: str
-    key: str | None
-    payload: bytes
-    fingerprint: bytes
-    terms: Terms
-    concurrency_key: str | None = None
-    root: str | None = None
-    """What its effect keys are made of, where it has no key of its own."""
-    shape: Shape | None = None
-    """Of the function, where it is known: an earlier release may have made another fingerprint of the same request."""
-
-    def request(self) -> Request:
-        """What is asked for, as the contract decides about it."""
-        return Request(self.terms.name, self.fingerprint, self.terms.reuse, self.older_fingerprints)
-
-    def older_fingerprints(self) -> Iterable[bytes]:
-        """Other fingerprints that stand for the same request."""
-        return () if self.shape is None else self.shape.older_fingerprints(self.terms.name, self.payload)
 
 
 class Message(Struct, frozen=True):
     """A message to an entity. `start` is how to make the entity, should it be missing."""
 
-    start: Start
+    start: StartRequest
     name: str
     payload: bytes
     key: str | None
@@ -264,14 +218,14 @@ class Engine(Protocol):
 
     capabilities: Capabilities
 
-    async def start(self, request: Start) -> Admission:
+    async def start(self, request: StartRequest) -> Admission:
         """Ask for one execution. When this returns, the answer is committed.
 
-        The same `Start` sent again, after a lost reply or by a relay that crashed before its note of it, gives the
+        The same request sent again, after a lost reply or by a relay that crashed before its note of it, gives the
         same execution, as Admit: also when that has ended meanwhile, and whatever `reuse` says.
         """
 
-    async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
+    async def start_many(self, requests: Sequence[StartRequest]) -> list[Admission]:
         """Ask for many, in as few commits as the engine can."""
 
     async def get(self, id: str) -> Execution | None:

@@ -5,21 +5,26 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final, cast
 
-from semel.codec import encode
+import msgspec
+
+from semel.codec import Shape, decoder_of, encode
 from semel.contract.decision import Reuse
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.fingerprint import fingerprint
-from semel.contract.keys import check_key, check_name
+from semel.contract.keys import KEY_LENGTH, check_key, check_name
 from semel.contract.retention import TASK_RETENTION, WORKFLOW_RETENTION, keeping
+from semel.contract.retry import Retry
 from semel.define.task import Call, Task, check_priority
-from semel.define.workflow import Workflow, WorkflowCall
+from semel.define.workflow import CRASHES_BORNE, Workflow, WorkflowCall
 from semel.engine.ids import new_id
-from semel.engine.protocol import Capabilities, Start, Terms
-from semel.errors import InvalidValue, PayloadTooLarge
-from semel.settings import QueueSettings, Settings
+from semel.engine.protocol import Capabilities
+from semel.engine.start_request import RunOptions, StartRequest
+from semel.errors import InvalidValue, NotDecodable, PayloadTooLarge, phrase
+from semel.settings import QueueSettings, Settings, optional_duration
 
 _NO_QUEUE = QueueSettings()
-MOST_TERMS: Final = 100
+_read_arguments: Final = decoder_of(dict[str, Any]).decode
+MOST_OPTIONS: Final = 100
 """Combinations of options that are remembered of a task."""
 
 
@@ -27,7 +32,7 @@ def request(
     settings: Settings, task: Task[..., Any] | Call[Any], args: tuple[Any, ...], kwargs: dict[str, Any], *,
     task_id: str | None, on_duplicate: str = "return", reuse: str = "failed_only", priority: int | None = None,
     delay: Duration | None = None, run_at: datetime | None = None, queue: str | None = None,
-) -> Start:  # fmt: skip
+) -> StartRequest:  # fmt: skip
     """A request for one execution of a task."""
     if isinstance(task, Call):
         _no_more(args, kwargs, "enqueue(charge.call(...))")
@@ -45,7 +50,7 @@ def workflow_request(
     kwargs: dict[str, Any], *, workflow_id: str, on_duplicate: str = "return", reuse: str = "failed_only",
     priority: int | None = None, delay: Duration | None = None, run_at: datetime | None = None,
     queue: str | None = None, old: bool = False,
-) -> Start:  # fmt: skip
+) -> StartRequest:  # fmt: skip
     """A request for one execution of a workflow; of its newest version, unless an `old` one will do."""
     if isinstance(workflow, WorkflowCall):
         _no_more(args, kwargs, "start_workflow(process_order.call(...))")
@@ -64,7 +69,7 @@ def foreign_request(
     settings: Settings, able: Capabilities, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *,
     workflow_id: str, on_duplicate: str = "return", reuse: str = "failed_only", priority: int | None = None,
     delay: Duration | None = None, run_at: datetime | None = None, queue: str | None = None,
-) -> Start:  # fmt: skip
+) -> StartRequest:  # fmt: skip
     """A request for one execution of a workflow that other people's workers run, by its name."""
     if not able.foreign_workflows:
         raise InvalidValue(
@@ -83,14 +88,99 @@ def foreign_request(
             f"the arguments take {len(payload):,} bytes as JSON; at most {settings.max_payload:,} are stored. "
             "Keep the data elsewhere and pass a reference to it, or raise max_payload."
         )
-    of_queue = settings.queues.get(queue, _NO_QUEUE)
-    keep = keeping((None, None), (of_queue.retention, of_queue.dedup_window), (WORKFLOW_RETENTION, None))
-    terms = Terms(
-        "workflow", name, queue, 0 if priority is None else check_priority(priority), _reuse(reuse), 1, keep.retention,
-        keep.window, None if delay is None else parse_duration(delay, "delay"), _instant(run_at, delay), foreign=True,
-    )  # fmt: skip
     _check_on_duplicate(on_duplicate)
-    return Start(new_id(), key, payload, fingerprint(name, payload), terms)
+    options = options_by_name(
+        settings,
+        "workflow",
+        name,
+        queue=queue,
+        priority=0 if priority is None else priority,
+        reuse=reuse,
+        max_attempts=1,
+        delay=delay,
+        run_at=run_at,
+        foreign=True,
+    )
+    return StartRequest(new_id(), key, payload, fingerprint(name, payload), options)
+
+
+def request_by_name(
+    settings: Settings,
+    options: RunOptions,
+    payload: bytes,
+    *,
+    key: str | None,
+    concurrency_key: str | None = None,
+    shape: Shape | None = None,
+) -> StartRequest:
+    """A request for one execution of a function that need not be at hand. `payload`: its arguments as a JSON object.
+
+    With the `shape` of the function the arguments are checked, and the fingerprint is that of a request made with the
+    function itself. Without it, it is the same as long as no argument is given that equals its default.
+    """
+    if key is not None or options.kind == "workflow":
+        key = check_key(key, "task_id" if options.kind == "task" else "workflow_id")
+    try:
+        given = _read_arguments(payload)
+    except msgspec.MsgspecError as error:
+        raise NotDecodable(f"the arguments of a function are a JSON object: {phrase(error)}.") from error
+    if shape is None:
+        payload = encode(given, "arguments", limit=settings.max_payload)
+        print_ = fingerprint(options.name, payload)
+    else:
+        payload = shape.encode_input(given, settings.max_payload)
+        print_ = shape.fingerprint(options.name, given, payload)
+    return StartRequest(new_id(), key, payload, print_, options, concurrency_key, shape=shape)
+
+
+def options_by_name(
+    settings: Settings,
+    kind: str,
+    name: str,
+    *,
+    queue: str = "default",
+    priority: int = 0,
+    reuse: str = "failed_only",
+    max_attempts: int | None = None,
+    retention: Duration | None = None,
+    dedup_window: Duration | None = None,
+    delay: Duration | None = None,
+    run_at: datetime | None = None,
+    timeout: Duration | None = None,
+    rate_limited: bool = False,
+    keyed: bool = False,
+    foreign: bool = False,
+) -> RunOptions:
+    """How to run a task or a workflow that is known by name; what is left out is as for a function that says nothing.
+
+    What its own function says of itself (queue, attempts, retention, limits) is not known here: give what counts.
+    """
+    if kind not in ("task", "workflow"):
+        raise InvalidValue(f"kind={kind!r}: use 'task' or 'workflow'.")
+    of_queue = settings.queues.get(queue, _NO_QUEUE)
+    keep = keeping(
+        (optional_duration(retention, "retention"), optional_duration(dedup_window, "dedup_window")),
+        (of_queue.retention, of_queue.dedup_window),
+        (TASK_RETENTION if kind == "task" else WORKFLOW_RETENTION, None),
+    )
+    if max_attempts is None:
+        max_attempts = Retry().max_attempts if kind == "task" else CRASHES_BORNE
+    return RunOptions(
+        kind=kind,
+        name=name if foreign else check_name(name, f"{kind} name", KEY_LENGTH),
+        queue=queue if foreign else check_name(queue, "queue"),
+        priority=check_priority(priority),
+        reuse=_reuse(reuse),
+        max_attempts=max_attempts,
+        retention=keep.retention,
+        window=keep.window,
+        delay=None if delay is None else parse_duration(delay, "delay"),
+        run_at=_instant(run_at, delay),
+        timeout=optional_duration(timeout, "timeout"),
+        rate_limited=rate_limited,
+        keyed=keyed,
+        foreign=foreign,
+    )
 
 
 def _their_queue(name: str, task_queue: object, queue: str | None) -> str:
@@ -107,59 +197,74 @@ def _no_more(args: tuple[Any, ...], kwargs: dict[str, Any], form: str) -> None:
 
 
 def _start(
-    settings: Settings, task: Task[..., Any] | Workflow[..., Any], bound: dict[str, Any], key: str | None,
-    on_duplicate: str, reuse: str, priority: int | None, delay: Duration | None, run_at: datetime | None,
+    settings: Settings,
+    task: Task[..., Any] | Workflow[..., Any],
+    bound: dict[str, Any],
+    key: str | None,
+    on_duplicate: str,
+    reuse: str,
+    priority: int | None,
+    delay: Duration | None,
+    run_at: datetime | None,
     queue: str | None,
-) -> Start:  # fmt: skip
+) -> StartRequest:
     if delay is not None or run_at is not None:
-        terms = _terms(settings, task, on_duplicate, reuse, priority, delay, run_at, queue)
+        options = options_of(settings, task, on_duplicate, reuse, priority, delay, run_at, queue)
     else:
-        terms = _agreed(settings, task, on_duplicate, reuse, priority, queue)
+        options = _shared_options(settings, task, on_duplicate, reuse, priority, queue)
     payload = task.shape.encode_input(bound, settings.max_payload)
-    concurrency_key = task.concurrency_key_of(bound) if terms.keyed else None
+    concurrency_key = task.concurrency_key_of(bound) if options.keyed else None
     print_ = task.shape.fingerprint(task.name, bound, payload)
-    return Start(new_id(), key, payload, print_, terms, concurrency_key, shape=task.shape)
+    return StartRequest(new_id(), key, payload, print_, options, concurrency_key, shape=task.shape)
 
 
-def _agreed(
-    settings: Settings, task: Task[..., Any] | Workflow[..., Any], on_duplicate: str, reuse: str, priority: int | None,
+def _shared_options(
+    settings: Settings,
+    task: Task[..., Any] | Workflow[..., Any],
+    on_duplicate: str,
+    reuse: str,
+    priority: int | None,
     queue: str | None,
-) -> Terms:  # fmt: skip
+) -> RunOptions:
     """Of one task with the same options there is one object: made once, and seen to be the same by identity."""
-    options = (on_duplicate, reuse, priority, type(priority), queue)
+    asked = (on_duplicate, reuse, priority, type(priority), queue)
     try:
-        agreed, terms = task.agreed[options]
-        if agreed is settings:
-            return cast(Terms, terms)
+        made_for, options = task.recent_options[asked]
+        if made_for is settings:
+            return cast(RunOptions, options)
     except (KeyError, TypeError):  # not seen yet, or not even hashable
         pass
-    terms = _terms(settings, task, on_duplicate, reuse, priority, None, None, queue)
-    if len(task.agreed) >= MOST_TERMS:
-        task.agreed.clear()
-    task.agreed[options] = settings, terms
-    return terms
+    options = options_of(settings, task, on_duplicate, reuse, priority, None, None, queue)
+    if len(task.recent_options) >= MOST_OPTIONS:
+        task.recent_options.clear()
+    task.recent_options[asked] = settings, options
+    return options
 
 
-def _terms(
-    settings: Settings, task: Task[..., Any] | Workflow[..., Any], on_duplicate: str, reuse: str, priority: int | None,
-    delay: Duration | None, run_at: datetime | None, queue: str | None,
-) -> Terms:  # fmt: skip
+def options_of(
+    settings: Settings,
+    task: Task[..., Any] | Workflow[..., Any],
+    on_duplicate: str,
+    reuse: str,
+    priority: int | None,
+    delay: Duration | None,
+    run_at: datetime | None,
+    queue: str | None,
+) -> RunOptions:
+    """How to run one execution of a function: what it says of itself, and what the request says."""
     _check_on_duplicate(on_duplicate)
-    queue = task.queue if queue is None else check_name(queue, "queue")
-    of_queue = settings.queues.get(queue, _NO_QUEUE)
-    default = TASK_RETENTION if task.kind == "task" else WORKFLOW_RETENTION
-    keep = keeping((task.retention, task.dedup_window), (of_queue.retention, of_queue.dedup_window), (default, None))
-    return Terms(
-        kind=task.kind,
-        name=task.name,
-        queue=queue,
-        priority=task.priority if priority is None else check_priority(priority),
-        reuse=_reuse(reuse),
+    return options_by_name(
+        settings,
+        task.kind,
+        task.name,
+        queue=task.queue if queue is None else queue,
+        priority=task.priority if priority is None else priority,
+        reuse=reuse,
         max_attempts=task.retry.max_attempts,
-        retention=keep.retention,
-        window=keep.window,
-        delay=None if delay is None else parse_duration(delay, "delay"),
-        run_at=_instant(run_at, delay),
+        retention=task.retention,
+        dedup_window=task.dedup_window,
+        delay=delay,
+        run_at=run_at,
         timeout=task.timeout if task.kind == "workflow" else None,
         rate_limited=task.rate_limit is not None,
         keyed=task.keyed,

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from semel.contract.fingerprint import fingerprint
 from semel.contract.retry import Retry
-from semel.engine.protocol import Start
+from semel.engine.start_request import StartRequest
 from semel.flow.loop import FlowFuture
 
 
@@ -47,9 +47,9 @@ IN_PLACE = frozenset({Kind.STEP, Kind.TRANSACTION})
 """Run by the worker that holds the workflow, once the command is on disk."""
 
 
-def mark_of(start: Start) -> str:
+def mark_of(start: StartRequest) -> str:
     """The key and the input of what is to be started: the arguments that were given, whatever the defaults are."""
-    return f"{start.key or ''}#{fingerprint(start.terms.name, start.payload).hex()[:MARK]}"
+    return f"{start.key or ''}#{fingerprint(start.options.name, start.payload).hex()[:MARK]}"
 
 
 def key_in(kind: str, mark: str) -> str | None:
@@ -79,7 +79,7 @@ class Command(Struct, eq=False):
     future: FlowFuture | None = None
     read: Callable[[bytes | None], Any] = _as_it_is
     """Makes a value of the stored answer."""
-    start: Start | None = None
+    start: StartRequest | None = None
     on_close: str | None = None
     waits: bool = True
     """For the end of what it starts; else only for its beginning."""
@@ -100,4 +100,4 @@ class Command(Struct, eq=False):
         """What it has in common with others that ask for the same execution; None: nobody else can."""
         if self.start is None or self.start.key is None:
             return None
-        return self.start.terms.kind, self.name, self.start.key, self.start.fingerprint
+        return self.start.options.kind, self.name, self.start.key, self.start.fingerprint

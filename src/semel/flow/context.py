@@ -121,9 +121,9 @@ class Context:
         instance.check_start(Kind.TASK, start)
         shape = task.task.shape if isinstance(task, Call) else task.shape
         if task_id is None:
-            start.root = self._occurrence(start.terms.name)
+            start.root = self._occurrence(start.options.name)
         command = Command(
-            Kind.TASK, start.terms.name, mark_of(start), ref=start.id, start=start,
+            Kind.TASK, start.options.name, mark_of(start), ref=start.id, start=start,
             read=shape.decode_result,
         )  # fmt: skip
         return await instance.ask(command)
@@ -140,8 +140,8 @@ class Context:
         )
         instance.check_start(Kind.ENQUEUE, start)
         if task_id is None:
-            start.root = self._occurrence(start.terms.name)
-        command = Command(Kind.ENQUEUE, start.terms.name, mark_of(start), ref=start.id, start=start)
+            start.root = self._occurrence(start.options.name)
+        command = Command(Kind.ENQUEUE, start.options.name, mark_of(start), ref=start.id, start=start)
         await instance.ask(command)
 
     async def step(
@@ -223,14 +223,14 @@ class Context:
         start = workflow_request(
             self._instance.settings, workflow, args, kwargs, workflow_id=workflow_id, queue=queue, old=True
         )
-        self._refuse_itself(workflow_id, start.terms.name)
+        self._refuse_itself(workflow_id, start.options.name)
         self._instance.check_start(Kind.WORKFLOW, start)
         meant = workflow.workflow if isinstance(workflow, WorkflowCall) else workflow
         # It may have been the newest when this was asked for first.
         if meant.newest is not meant and not self._instance.recorded(Kind.WORKFLOW, meant.name):
             meant.refuse_if_old()
         return Command(
-            Kind.WORKFLOW, start.terms.name, mark_of(start), ref=start.id, start=start,
+            Kind.WORKFLOW, start.options.name, mark_of(start), ref=start.id, start=start,
             on_close=on_close, read=meant.shape.decode_result,
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ from semel.contract.records import MessageConflict
 from semel.contract.times import from_micros, micros
 from semel.define.entity import Entity
 from semel.define.workflow import Workflow
-from semel.engine.protocol import Start
+from semel.engine.start_request import StartRequest
 from semel.errors import InvalidValue, NonDeterminism, SemelError
 from semel.flow.answers import answer, hand
 from semel.flow.commands import IN_PLACE, NO_ANSWER, Command, Kind
@@ -51,11 +51,11 @@ keep_order()
 running_loop: Final[Callable[[], Any]] = asyncio.events._get_running_loop
 
 
-Refusal = Callable[[Kind, Start], SemelError | None]
+Refusal = Callable[[Kind, StartRequest], SemelError | None]
 """Why an engine could not keep what is asked for; None: it can."""
 
 
-def _takes_everything(kind: Kind, start: Start) -> SemelError | None:
+def _takes_everything(kind: Kind, start: StartRequest) -> SemelError | None:
     return None
 
 
@@ -370,10 +370,10 @@ class Instance:
         """Does a journal that is replayed say that this comes next?"""
         return self._expected is not None and len(self._expected) > 0 and same(self._expected[0], kind, name)
 
-    def check_start(self, kind: Kind, start: Start) -> None:
+    def check_start(self, kind: Kind, start: StartRequest) -> None:
         """Refuse a start that the engine would refuse from outside; not one that a journal says was made before."""
         error = self.refusal(kind, start)
-        if error is not None and not self.recorded(kind, start.terms.name):
+        if error is not None and not self.recorded(kind, start.options.name):
             raise error
 
     def count(self, name: str) -> int:

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 import semel
-from semel.engine.protocol import Start
 from semel.engine.requests import request
-from semel.engine.start_request import StartRequest
 from tests.temporal_world import TemporalWorld
 from tests.world import SOON, eventually
 
@@ -23,11 +21,11 @@ RELAY = """
 import asyncio, os, signal, sys
 from pathlib import Path
 import semel
-from semel.engine.start_request import from_bytes
+from semel.engine.start_request import StartRequest
 
 async def relay(url, row, note, killed):
     app = semel.App(url, config=None)
-    admission = await app.engine.start(from_bytes(Path(row).read_bytes()).start())
+    admission = await app.engine.start(StartRequest.from_bytes(Path(row).read_bytes()))
     if killed == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     Path(note).write_text(admission.id)
@@ -58,8 +56,8 @@ async def test_killed_between_start_and_note(cluster: TemporalWorld, tmp_path: P
     async with app.worker():
         for _ in range(before):
             await (await app.enqueue(charge, "o-1", task_id="pay")).result(timeout=SOON)
-        start: Start = request(app.settings, charge, ("o-1",), {}, task_id="pay", reuse="always")
-        (tmp_path / "row.json").write_bytes(StartRequest.of(start, cluster.now()).to_bytes())
+        start = request(app.settings, charge, ("o-1",), {}, task_id="pay", reuse="always")
+        (tmp_path / "row.json").write_bytes(start.to_bytes())
         assert await relay(cluster, tmp_path, killed=True) is None
 
         async def done() -> semel.Handle[str] | None:

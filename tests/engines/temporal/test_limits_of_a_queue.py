@@ -10,8 +10,8 @@ import pytest
 
 import semel
 from semel.contract.rates import Rate
-from semel.engine.protocol import Start
 from semel.engine.requests import request
+from semel.engine.start_request import StartRequest
 from semel.engines.temporal.covering import Coverage
 from semel.flow.commands import Kind
 from semel.settings import QueueSettings
@@ -168,7 +168,7 @@ def test_what_a_namespace_would_forget_is_refused_inside_too() -> None:
     @app.task
     async def week() -> None: ...
 
-    def asked(task_id: str | None, **options: Any) -> Start:
+    def asked(task_id: str | None, **options: Any) -> StartRequest:
         return request(app.settings, week, (), {}, task_id=task_id, **options)
 
     cluster = Coverage("brief", timedelta(days=3), records=False)

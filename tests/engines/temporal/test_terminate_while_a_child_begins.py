@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import semel
-from semel.engine.protocol import Admission, Start
+from semel.engine.protocol import Admission
+from semel.engine.start_request import StartRequest
 from semel.engines.temporal.engine import TemporalEngine
 from tests.temporal_world import TemporalWorld
 from tests.world import SOON, ended, eventually
@@ -23,16 +24,16 @@ async def test_it_ends_with_a_parent_that_was_terminated_meanwhile(
     """`before`: the worker has not started it yet; `after`: it has, and has not said so."""
     app = cluster.app()
     reached, released = asyncio.Event(), asyncio.Event()
-    start_for = TemporalEngine.start_for
+    start = TemporalEngine.start
 
-    async def held_up(engine: TemporalEngine, request: Start, parent: str | None) -> Admission:
-        if parent is None:
-            return await start_for(engine, request, parent)
+    async def held_up(engine: TemporalEngine, request: StartRequest) -> Admission:
+        if request.parent is None:
+            return await start(engine, request)
         if when == "after":
-            await start_for(engine, request, parent)
+            await start(engine, request)
         reached.set()
         await released.wait()
-        return await start_for(engine, request, parent)
+        return await start(engine, request)
 
     @app.workflow
     async def child(ctx: semel.Context) -> None:
@@ -44,7 +45,7 @@ async def test_it_ends_with_a_parent_that_was_terminated_meanwhile(
 
     before = await app.start_workflow(child, workflow_id="c")
     await before.cancel()
-    monkeypatch.setattr(TemporalEngine, "start_for", held_up)
+    monkeypatch.setattr(TemporalEngine, "start", held_up)
 
     async def begun() -> semel.Handle[Any] | None:
         found = await app.find("c", kind="workflow")

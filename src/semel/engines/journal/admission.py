@@ -7,11 +7,11 @@ import logging
 import time
 from collections.abc import Awaitable, Iterable, Sequence
 from datetime import timedelta
-from operator import attrgetter
 
 from semel.contract.decision import Admit, Join, Refuse, Replay, reason_of
 from semel.contract.times import instant, micros
-from semel.engine.protocol import Admission, Start, Terms
+from semel.engine.protocol import Admission
+from semel.engine.start_request import RunOptions, StartRequest
 from semel.engines.journal.admit import (
     ADMITTED,
     Wanted,
@@ -36,7 +36,6 @@ LONGEST_PAUSE = 30.0
 """Seconds between two tries to write the counts of duplicates, at most."""
 LONG = 100
 CAREFUL_FOR = 600.0
-_terms = attrgetter("terms")
 
 
 class Admissions:
@@ -55,11 +54,11 @@ class Admissions:
         self._mostly_duplicates = False
         self._careful_until = 0.0
 
-    def start(self, request: Start) -> Awaitable[Admission]:
+    def start(self, request: StartRequest) -> Awaitable[Admission]:
         """One request; shares its commit with those that arrive at the same time."""
         return self._group.ask(request)
 
-    async def start_many(self, requests: Sequence[Start]) -> list[Admission | BaseException]:
+    async def start_many(self, requests: Sequence[StartRequest]) -> list[Admission | BaseException]:
         """Many requests, a thousand to a commit."""
         answers: list[Admission | BaseException] = []
         while len(answers) < len(requests):
@@ -67,7 +66,7 @@ class Admissions:
             answers += await self._flush(list(rest[: fitting(rest, MOST_AT_ONCE, _weight)]))
         return answers
 
-    async def _flush(self, requests: list[Start]) -> list[Admission | BaseException]:
+    async def _flush(self, requests: list[StartRequest]) -> list[Admission | BaseException]:
         answers: list[Admission | BaseException | None] = [None] * len(requests)
         waiting = list(range(len(requests)))
         if not self._mostly_duplicates:  # else reading first saves the attempt to insert them
@@ -85,10 +84,10 @@ class Admissions:
             admitted = []
             for i, one in zip(waiting, decided, strict=True):
                 if one is None:  # its lane is gone, or its key changes hands all the time
-                    self._lanes.forget(requests[i].terms)
+                    self._lanes.forget(requests[i].options)
                 elif isinstance(one.decision, Admit):
                     answers[i] = Admission(requests[i].id, one.decision)
-                    admitted.append(requests[i].terms)
+                    admitted.append(requests[i].options)
                 else:
                     answers[i] = self._suppress(one.decision, one.at)
                     duplicates += 1
@@ -97,30 +96,33 @@ class Admissions:
         self._mostly_duplicates = duplicates * 2 > len(requests)
         return [answer or TimeoutError("the key changed hands too often") for answer in answers]
 
-    async def _with_lanes(self, requests: list[Start]) -> list[Wanted]:
+    async def _with_lanes(self, requests: list[StartRequest]) -> list[Wanted]:
         """Each with the lane it goes to, which is made if it is missing."""
-        lanes = {id(terms): await self._lanes.of(terms) for terms in {id(r.terms): r.terms for r in requests}.values()}
-        return [Wanted(request, lanes[id(request.terms)]) for request in requests]
+        lanes = {
+            id(options): await self._lanes.of(options)
+            for options in {id(r.options): r.options for r in requests}.values()
+        }
+        return [Wanted(request, lanes[id(request.options)]) for request in requests]
 
-    async def _insert(self, requests: list[Start]) -> set[str]:
+    async def _insert(self, requests: list[StartRequest]) -> set[str]:
         """Try to insert them, and wake workers for those that are in; the ids that certainly are."""
-        terms = requests[0].terms
+        options = requests[0].options
         try:
-            if terms.keyed or _put_off(terms) or any(other is not terms for other in map(_terms, requests)):
+            if options.keyed or _put_off(options) or not all(_is_plain(request, options) for request in requests):
                 rows = [wanted.row() for wanted in await self._with_lanes(requests)]
                 new = await self._store.run(insert, self._namespace, rows)
-                await self._tell_workers(r.terms for r in requests if r.id in new)
+                await self._tell_workers(r.options for r in requests if r.id in new)
                 return new
-            lane = await self._lanes.of(terms)
+            lane = await self._lanes.of(options)
             new = await self._insert_alike(
                 (
                     self._namespace,
-                    terms.kind,
-                    terms.name,
+                    options.kind,
+                    options.name,
                     lane,
-                    terms.max_attempts,
-                    micros(terms.retention),
-                    micros(terms.window),
+                    options.max_attempts,
+                    micros(options.retention),
+                    micros(options.window),
                 ),
                 [(r.id, r.key, r.fingerprint, r.payload) for r in requests],
             )
@@ -139,16 +141,16 @@ class Admissions:
                 self._careful_until = time.monotonic() + CAREFUL_FOR
         return await self._store.run(insert_alike, shared, rows)
 
-    async def _tell_workers(self, admitted: Iterable[Terms]) -> None:
+    async def _tell_workers(self, admitted: Iterable[RunOptions]) -> None:
         """Those of this process; the database tells the others."""
         lanes = set()
-        for terms in admitted:
-            if not _put_off(terms):
-                lanes.add(await self._lanes.of(terms))
-            elif terms.run_at is not None:
-                self._hub.due(instant(terms.run_at))
+        for options in admitted:
+            if not _put_off(options):
+                lanes.add(await self._lanes.of(options))
+            elif options.run_at is not None:
+                self._hub.due(instant(options.run_at))
             else:
-                self._hub.due(int(time.time() * 1_000_000) + micros(terms.delay or timedelta()))
+                self._hub.due(int(time.time() * 1_000_000) + micros(options.delay or timedelta()))
         if lanes:
             self._hub.work(lanes)
 
@@ -207,9 +209,14 @@ class Admissions:
                 self._counter = None
 
 
-def _weight(request: Start) -> int:
+def _weight(request: StartRequest) -> int:
     return len(request.payload)
 
 
-def _put_off(terms: Terms) -> bool:
-    return terms.delay is not None or terms.run_at is not None
+def _is_plain(request: StartRequest, options: RunOptions) -> bool:
+    """Can it be inserted with others that have the same options, by id, key, fingerprint and input alone?"""
+    return request.options is options and request.root is None and request.parent is None
+
+
+def _put_off(options: RunOptions) -> bool:
+    return options.delay is not None or options.run_at is not None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from semel.contract.decision import Admit, Decision, Join, Prior, decide
 from semel.contract.lifecycle import Status
 from semel.contract.times import from_micros
-from semel.engine.protocol import Start
+from semel.engine.start_request import StartRequest
 from semel.engines.journal.rows import ExecutionRow, row_of
 from semel.engines.journal.script import BEGIN, Ask, Collision, Each, Line, Row, Script, procedure
 
@@ -27,16 +27,14 @@ _KeyOf = tuple[str, str | None]
 class Wanted(NamedTuple):
     """One execution that is asked for."""
 
-    start: Start
+    start: StartRequest
     lane: int
-    parent: str | None = None
-    """The workflow that asks for it."""
     waiters: str | None = None
     """See ExecutionRow."""
 
     def row(self) -> ExecutionRow:
         """It as the first execution under its key."""
-        return row_of(self.start, self.lane, self.parent, self.waiters)
+        return row_of(self.start, self.lane, self.waiters)
 
 
 class Decided(NamedTuple):
@@ -55,13 +53,13 @@ def insert(namespace: str, rows: list[ExecutionRow]) -> Script[set[str]]:
 
 @procedure(Line.ADMIT, atomic=True)
 def insert_alike(shared: Row, rows: list[Row]) -> Script[set[str]]:
-    """Insert executions with new ids on the same terms; the ids that are in. Passed over: a taken key."""
+    """Insert executions with new ids with the same options; the ids that are in. Passed over: a taken key."""
     return _ids((yield Each("admit_alike", rows, shared)), rows)
 
 
 @procedure(Line.ADMIT, atomic=True)
 def insert_new(shared: Row, rows: list[Row]) -> Script[set[str]]:
-    """Insert executions on the same terms whose keys are probably new.
+    """Insert executions with the same options whose keys are probably new.
 
     PostgreSQL: all or none, and then Collision; a fifth less to do.
     """
@@ -93,17 +91,17 @@ def admit(namespace: str, wanted: list[Wanted]) -> Script[list[Decided | None]]:
         to_join: list[tuple[int, Join]] = []
         for i in waiting:
             start = starts[i]
-            prior = holders.get((start.terms.kind, start.key))
+            prior = holders.get((start.options.kind, start.key))
             if start.id in present or (prior is not None and prior.id == start.id):
                 decided[i] = Decided(ADMITTED, at)
                 continue
-            decision = decide(prior, start.request(), now)
+            decision = decide(prior, start.contract_request(), now)
             if isinstance(decision, Admit):
                 if decision.supersedes is None:
                     free.append(i)
                 else:
                     to_supersede.append((i, decision))
-            elif isinstance(decision, Join) and decision.prior.parent not in (None, wanted[i].parent):
+            elif isinstance(decision, Join) and decision.prior.parent not in (None, starts[i].parent):
                 to_join.append((i, decision))
             else:
                 decided[i] = Decided(decision, at)
@@ -130,9 +128,9 @@ def admit(namespace: str, wanted: list[Wanted]) -> Script[list[Decided | None]]:
     return decided
 
 
-def _look_up(namespace: str, starts: list[Start]) -> Script[tuple[dict[_KeyOf, Prior], set[str], int]]:
+def _look_up(namespace: str, starts: list[StartRequest]) -> Script[tuple[dict[_KeyOf, Prior], set[str], int]]:
     """Who holds the keys, which of the requests are in already (their keys may have moved on), and what time it is."""
-    keys = list({(start.terms.kind, start.key) for start in starts if start.key is not None})
+    keys = list({(start.options.kind, start.key) for start in starts if start.key is not None})
     rows = (yield Each("priors", keys, (namespace,))) if keys else []
     holders: dict[_KeyOf, Prior] = {}
     followed: set[_KeyOf] = set()
@@ -144,7 +142,7 @@ def _look_up(namespace: str, starts: list[Start]) -> Script[tuple[dict[_KeyOf, P
     # Ids are compared, never their order: the clocks of machines differ.
     ids = [(start.id,) for start in starts if start.key is None]
     if followed:
-        ids += [(start.id,) for start in starts if (start.terms.kind, start.key) in followed]
+        ids += [(start.id,) for start in starts if (start.options.kind, start.key) in followed]
     present = {row[0] for row in (yield Each("present", ids))} if ids else set()
     return holders, present, rows[0][-1] if rows else 0
 

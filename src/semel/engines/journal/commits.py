@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from semel.contract.lifecycle import Status
 from semel.contract.records import MessageConflict
 from semel.contract.times import instant
@@ -76,13 +78,13 @@ async def _carry_out(lanes: Lanes, made: Commit, command: Command, unborn: set[i
     match command.kind:
         case Kind.TASK | Kind.WORKFLOW if command.start is not None:
             if command.number not in unborn:
-                start = command.start
+                start = replace(command.start, parent=made.execution)
                 waiters = waiters_of(made.execution, command.number) if command.waits else None
-                wanted = Wanted(start, await lanes.of(start.terms), made.execution, waiters)
+                wanted = Wanted(start, await lanes.of(start.options), waiters)
                 made.births.append(Birth(command.number, wanted, command.waits, command.on_close))
         case Kind.ENQUEUE if command.start is not None:
-            start = command.start
-            wanted = Wanted(start, await lanes.of(start.terms), made.execution)
+            start = replace(command.start, parent=made.execution)
+            wanted = Wanted(start, await lanes.of(start.options))
             made.births.append(Birth(command.number, wanted, None, None))
         case Kind.WORKFLOW:
             made.joins.append((command.ref or "", command.number))

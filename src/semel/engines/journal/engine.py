@@ -23,13 +23,13 @@ from semel.engine.protocol import (
     Past,
     QueueState,
     Replayed,
-    Start,
     Waiting,
     Worker,
     WorkerState,
     failed_messages_finding,
 )
 from semel.engine.service import examine_service
+from semel.engine.start_request import StartRequest
 from semel.engines.journal import cleaning, control, leasing, mailing, migrating, reading, resetting
 from semel.engines.journal.admission import Admissions
 from semel.engines.journal.coalesce import Coalescer
@@ -91,7 +91,7 @@ class JournalEngine:
         if not self._listening.done():
             await asyncio.shield(self._listening)
 
-    async def start(self, request: Start) -> Admission:
+    async def start(self, request: StartRequest) -> Admission:
         """See Engine."""
         if self._opening is None or not self._opening.done() or self._opening.exception() is not None:
             await self.open()
@@ -99,7 +99,7 @@ class JournalEngine:
             await self._queue_settings.write_again()
         return await self._admissions.start(request)
 
-    async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
+    async def start_many(self, requests: Sequence[StartRequest]) -> list[Admission]:
         """See Engine."""
         await self.open()
         await self._queue_settings.write_again()

@@ -401,7 +401,7 @@ class Flows:
         if heard := {id_ for c in commits for id_ in c.heard_by()}:
             hub.news(heard)
         wanted = [birth.wanted for c in commits for birth in c.births]
-        if delays := [one.start.terms.delay for one in wanted if one.start.terms.delay is not None]:
+        if delays := [one.start.options.delay for one in wanted if one.start.options.delay is not None]:
             self._worker.heart.due_in(min(delays).total_seconds())
         lanes = {one.lane for one in wanted}
         if any(c.ended or c.sends or c.stops for c in commits):

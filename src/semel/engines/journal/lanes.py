@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from semel.engine.protocol import Terms
+from semel.engine.start_request import RunOptions
 from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Ask, Line, Script, Store, procedure
 
@@ -26,10 +26,10 @@ def lane_id(namespace: str, key: LaneKey) -> Script[int]:
     return int(found[0][0])
 
 
-def lane_key(terms: Terms) -> LaneKey:
-    """What makes the lane that requests on these terms go to."""
-    own = terms.name if terms.rate_limited else ""
-    return (terms.queue, terms.priority, own if terms.kind == "task" else FLOWS, terms.keyed, False)
+def lane_key(options: RunOptions) -> LaneKey:
+    """What makes the lane that requests with these options go to."""
+    own = options.name if options.rate_limited else ""
+    return (options.queue, options.priority, own if options.kind == "task" else FLOWS, options.keyed, False)
 
 
 @procedure(Line.ADMIT, atomic=True)
@@ -48,18 +48,18 @@ class Lanes:
         self._namespace = namespace
         self._known: dict[LaneKey, int] = {}
 
-    async def of(self, terms: Terms) -> int:
-        """The lane that requests on these terms go to."""
-        key = lane_key(terms)
+    async def of(self, options: RunOptions) -> int:
+        """The lane that requests with these options go to."""
+        key = lane_key(options)
         known = self._known.get(key)
         if known is None:
             known = await persistently(self._store.run, open_lane, self._namespace, key)
             self._known[key] = known
         return known
 
-    def forget(self, terms: Terms) -> None:
+    def forget(self, options: RunOptions) -> None:
         """The lane may be gone: look it up before it is used again."""
-        self._known.pop(lane_key(terms), None)
+        self._known.pop(lane_key(options), None)
         self._on_loss()
 
     def forget_all(self) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import Undelivered
-from semel.engine.protocol import Message, Outcome, Start
+from semel.engine.protocol import Message, Outcome
+from semel.engine.start_request import StartRequest
 from semel.engines.journal import reading
 from semel.engines.journal.admit import insert
 from semel.engines.journal.coalesce import Coalescer
@@ -22,7 +23,7 @@ from semel.flow.replies import undelivered_of
 MOST_AT_ONCE = 1000
 TRIES = 100
 POLL = (0.05, 2.0)
-Birth = tuple[Start, int]
+Birth = tuple[StartRequest, int]
 """How to make an entity, and the lane it goes to."""
 
 
@@ -111,7 +112,7 @@ class Mail:
             for i in waiting:
                 start = messages[i].start
                 if start.key is not None and start.key not in births:
-                    births[start.key] = start, await self._lanes.of(start.terms)
+                    births[start.key] = start, await self._lanes.of(start.options)
             mail = [(messages[i].start.key or "", _row(messages[i])) for i in waiting]
             reached = await self._post(births, mail, messages, waiting)
             answers |= {i: id_ for i, id_ in zip(waiting, reached, strict=True) if id_ is not None}
@@ -119,7 +120,7 @@ class Mail:
             if not waiting:
                 break
             for i in waiting:  # it has ended at this moment, or its lane is gone
-                self._lanes.forget(messages[i].start.terms)
+                self._lanes.forget(messages[i].start.options)
         self._hub.news(set(answers.values()))
         self._hub.work(())
         lost = TimeoutError("the entity came and went too often")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from semel.contract.times import instant, micros
-from semel.engine.protocol import Start
+from semel.engine.start_request import StartRequest
 
 
 class ExecutionRow(NamedTuple):
@@ -35,26 +35,26 @@ class ExecutionRow(NamedTuple):
     """The commands of workflows that wait for its end: [[workflow, command], …] as JSON."""
 
 
-def row_of(start: Start, lane: int, parent: str | None = None, waiters: str | None = None) -> ExecutionRow:
+def row_of(start: StartRequest, lane: int, waiters: str | None = None) -> ExecutionRow:
     """The row of an execution that is asked for; the first one under its key."""
-    terms = start.terms
+    options = start.options
     return ExecutionRow(
         id=start.id,
-        kind=terms.kind,
-        name=terms.name,
+        kind=options.kind,
+        name=options.name,
         key=start.key,
         lane=lane,
         generation=0,
         previous_id=None,
         fingerprint=start.fingerprint,
         input=start.payload,
-        max_attempts=terms.max_attempts,
+        max_attempts=options.max_attempts,
         concurrency_key=start.concurrency_key,
-        retention=micros(terms.retention),
-        dedup_window=micros(terms.window),
-        delay=None if terms.delay is None else micros(terms.delay),
-        run_at=None if terms.run_at is None else instant(terms.run_at),
+        retention=micros(options.retention),
+        dedup_window=micros(options.window),
+        delay=None if options.delay is None else micros(options.delay),
+        run_at=None if options.run_at is None else instant(options.run_at),
         root_id=start.root,
-        parent_id=parent,
+        parent_id=start.parent,
         waiters=waiters,
     )

@@ -243,7 +243,7 @@ def _bear(namespace: str, commits: list[Commit]) -> Script[None]:
         return
     wanted = []
     for _, birth in rest:
-        lane = yield from lane_id(namespace, lane_key(birth.wanted.start.terms))  # perhaps only its lane was gone
+        lane = yield from lane_id(namespace, lane_key(birth.wanted.start.options))  # perhaps only its lane was gone
         wanted.append(birth.wanted._replace(lane=lane))
     decided = yield from admit.script(namespace, wanted)
     for (flow, birth), one in zip(rest, decided, strict=True):
@@ -294,7 +294,7 @@ def _answer(namespace: str, flow: str, birth: Birth, decided: Decided | None) ->
 def _refuse(namespace: str, flow: str, birth: Birth, prior: Prior, reason: Reason) -> Script[None]:
     known = (yield from input_of.script(namespace, prior.id)) if reason is Reason.INPUT_DIFFERS else None
     start = birth.wanted.start
-    refusal = conflicts.conflict(start.key or "", start.terms.name, prior, reason, known, start.payload, start.shape)
+    refusal = conflicts.conflict(start.key or "", start.options.name, prior, reason, known, start.payload, start.shape)
     error = dump_error(ErrorInfo("semel.KeyConflict", refusal.message))
     ref = answer_of(birth.command, prior.id)
     yield Each("deliver", [(flow, "done", "refused", ref, conflicts.dump(refusal), error)])

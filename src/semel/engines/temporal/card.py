@@ -12,7 +12,7 @@ from semel.codec import converter_of
 from semel.contract.durations import spell
 from semel.contract.retention import WORKFLOW_RETENTION
 from semel.contract.times import micros, span
-from semel.engine.protocol import Start
+from semel.engine.start_request import StartRequest
 from semel.engines.temporal.payloads import wrap
 
 MEMO: Final = "semel"
@@ -35,7 +35,7 @@ UNSAID: Final = -1
 
 
 class Card(Struct, frozen=True, omit_defaults=True):
-    """Who an execution is, what it was asked for with, and on what terms. Never changes while it lives."""
+    """Who an execution is, what it was asked for with, and with which options. Never changes while it lives."""
 
     kind: str
     name: str
@@ -90,20 +90,20 @@ class Card(Struct, frozen=True, omit_defaults=True):
 _to_card: Final = converter_of(Card)
 
 
-def card_of(start: Start, now: int, *, parent: str | None = None, skipped: int = 0) -> Card:
+def card_of(start: StartRequest, now: int, *, skipped: int = 0) -> Card:
     """The card of a first execution under its key."""
-    terms = start.terms
+    options = start.options
     due = None
-    if terms.delay is not None:
-        due = now + micros(terms.delay)
-    elif terms.run_at is not None:
-        due = int(terms.run_at.timestamp() * 1_000_000)
+    if options.delay is not None:
+        due = now + micros(options.delay)
+    elif options.run_at is not None:
+        due = int(options.run_at.timestamp() * 1_000_000)
     return Card(
-        terms.kind, terms.name, start.fingerprint.hex(), start.key, priority=terms.priority,
-        max_attempts=terms.max_attempts, retention=micros(terms.retention), window=micros(terms.window), due=due,
-        timeout=0 if terms.timeout is None else micros(terms.timeout), root=start.root, parent=parent,
-        concurrency_key=start.concurrency_key, foreign=terms.foreign, skipped=skipped,
-        ledger=start.key is not None and terms.kind != "entity" and not terms.foreign and terms.window > COVERED,
+        options.kind, options.name, start.fingerprint.hex(), start.key, priority=options.priority,
+        max_attempts=options.max_attempts, retention=micros(options.retention), window=micros(options.window), due=due,
+        timeout=0 if options.timeout is None else micros(options.timeout), root=start.root, parent=start.parent,
+        concurrency_key=start.concurrency_key, foreign=options.foreign, skipped=skipped,
+        ledger=start.key is not None and options.kind != "entity" and not options.foreign and options.window > COVERED,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
-from semel.engine import start_request
+from semel.engine.start_request import StartRequest
 from semel.engines.temporal.bridge import FORK, START, STEP, Made, read_made, read_told, request_id_of
 from semel.engines.temporal.commanding import CLOSED
 from semel.engines.temporal.inheriting import Carried, Inheritance, load, unpack
@@ -140,11 +140,11 @@ async def _tell_of_start(told: Chronicle, reader: Reader, event: HistoryEvent) -
     scheduled = event.activity_task_scheduled_event_attributes
     (data,) = await _data(reader, scheduled.input)
     try:
-        asked = start_request.from_bytes(data or b"{}")
+        asked = StartRequest.from_bytes(data or b"{}")
     except NotDecodable:  # of another release: what it began is not closed from here
         return
     if asked.on_parent_close is not None and asked.key is not None:
-        id_ = workflow_id(asked.terms.kind, asked.key)
+        id_ = workflow_id(asked.options.kind, asked.key)
         request_id = request_id_of(told.run, scheduled.activity_id)
         told.starts[event.event_id] = ChildStart(id_, request_id, asked.on_parent_close)
 

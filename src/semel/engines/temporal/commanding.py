@@ -10,6 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
 from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import (
@@ -24,7 +26,6 @@ from temporalio.workflow import ParentClosePolicy
 
 from semel.contract.lifecycle import Status
 from semel.contract.times import from_micros
-from semel.engine.protocol import Start
 from semel.engine.start_request import StartRequest
 from semel.engines.temporal import steps
 from semel.engines.temporal.arrivals import Look, Moment, activity_source, child_source
@@ -231,25 +232,25 @@ class Commands:
         """Its steps are not run here any more."""
         steps.forget(self._room)
 
-    async def _task(self, command: Command, start: Start) -> Resolved:
+    async def _task(self, command: Command, start: StartRequest) -> Resolved:
         """A task without a key of its own is an activity of this workflow."""
-        terms, who = start.terms, self._instance.who
-        if terms.delay is not None:
-            await self._host.clock.until(self._host.clock.now() + round(terms.delay.total_seconds() * 1_000_000))
+        options, who = start.options, self._instance.who
+        if options.delay is not None:
+            await self._host.clock.until(self._host.clock.now() + round(options.delay.total_seconds() * 1_000_000))
         id_ = f"{who.id}#{command.number}"
         self._sources[command.number] = activity_source(marked(command))
 
         def slip(attempt: int) -> Slip:
-            return Slip(id_, terms.name, None, attempt, terms.max_attempts, 0, start.root, who.id)
+            return Slip(id_, options.name, None, attempt, options.max_attempts, 0, start.root, who.id)
 
         ended = await attempts(
-            self._host.clock, terms.name, terms.queue, start.payload, slip, max_attempts=terms.max_attempts,
-            lease=self._host.settings.worker.lease, priority=terms.priority, mark=marked(command),
-            lost=partial(report_lost, self._host.events, terms.queue),
+            self._host.clock, options.name, options.queue, start.payload, slip, max_attempts=options.max_attempts,
+            lease=self._host.settings.worker.lease, priority=options.priority, mark=marked(command),
+            lost=partial(report_lost, self._host.events, options.queue),
         )  # fmt: skip
         return _resolved(command, ended, id_)
 
-    async def _execution(self, command: Command, start: Start) -> Resolved:
+    async def _execution(self, command: Command, start: StartRequest) -> Resolved:
         """A child where the key is free; else whatever the contract says about the one that holds it."""
         self._starting.add(command.number)
         try:
@@ -275,16 +276,16 @@ class Commands:
             self._sources[command.number] = source
         return _resolved(command, ended, ref)
 
-    async def _start_child(self, start: Start, on_close: str) -> tuple[str, asyncio.Task[Ended]]:
-        terms = start.terms
-        id_ = workflow_id(terms.kind, start.key) if start.key is not None else self._nameless(start)
+    async def _start_child(self, start: StartRequest, on_close: str) -> tuple[str, asyncio.Task[Ended]]:
+        options = start.options
+        id_ = workflow_id(options.kind, start.key) if start.key is not None else self._nameless(start)
         clock = self._host.clock
-        card = card_of(start, clock.now(), parent=self._instance.who.id, skipped=clock.skipped)
+        card = card_of(replace(start, parent=self._instance.who.id), clock.now(), skipped=clock.skipped)
         handle: Any = await workflow.start_child_workflow(
-            terms.name, wrap(start.payload), id=id_, task_queue=terms.queue, result_type=RawValue,
+            options.name, wrap(start.payload), id=id_, task_queue=options.queue, result_type=RawValue,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE, parent_close_policy=ParentClosePolicy.ABANDON,
             memo=to_memo(card) | ({} if on_close == "abandon" else {CLOSED: on_close}),
-            search_attributes=attributes_of(card), priority=priority_of(terms.priority),
+            search_attributes=attributes_of(card), priority=priority_of(options.priority),
         )  # fmt: skip
         ref = execution_id(handle.first_execution_run_id, id_)
         if on_close != "abandon":
@@ -301,11 +302,11 @@ class Commands:
         finally:
             self.wards.pop(ref, None)
 
-    def _nameless(self, start: Start) -> str:
+    def _nameless(self, start: StartRequest) -> str:
         """An id that is the same each time this is replayed."""
         return f"{TASK}{self._instance.who.id}/{start.root}"
 
-    async def _share(self, command: Command, start: Start) -> Resolved:
+    async def _share(self, command: Command, start: StartRequest) -> Resolved:
         self._asking.add(command.number)
         found = await self._ask_to_start(command, start)
         self._asking.discard(command.number)
@@ -327,7 +328,7 @@ class Commands:
             return await self._end_for(command)
         return _resolved(command, await self._outcome(found.id, command), found.id)
 
-    async def _ask_to_start(self, command: Command, start: Start) -> Told:
+    async def _ask_to_start(self, command: Command, start: StartRequest) -> Told:
         """Start what cannot be a child, since there was another one under its key."""
         on_close = None if command.on_close == "abandon" else command.on_close
         found = told_of(await self._bridge(START, self._request(start, on_close)))
@@ -335,8 +336,10 @@ class Commands:
             self.wards[found.id] = on_close
         return found
 
-    def _request(self, start: Start, on_close: str | None = None) -> StartRequest:
-        return StartRequest.of(start, from_micros(self._host.clock.now()), self._instance.who.id, on_close)
+    def _request(self, start: StartRequest, on_close: str | None = None) -> Raw:
+        """A request on behalf of this workflow, as the worker reads it that performs it."""
+        asked = start.asked_at(from_micros(self._host.clock.now()))
+        return Raw(replace(asked, parent=self._instance.who.id, on_parent_close=on_close).to_bytes())
 
     async def _join(self, command: Command) -> Resolved:
         """Wait for a child that was started before."""
@@ -364,14 +367,14 @@ class Commands:
     async def _bridge(self, name: str, ask: Any) -> RawValue:
         return await bridge(name, ask, self._host.settings)
 
-    async def _start_unawaited(self, command: Command, start: Start) -> None:
+    async def _start_unawaited(self, command: Command, start: StartRequest) -> None:
         """Start what code that has ended did not wait for: it lives on by itself, or ends with its parent as agreed."""
         try:
             await self._start_child(start, command.on_close or "abandon")
         except WorkflowAlreadyStartedError:
             await self._ask_to_start(command, start)
 
-    async def _enqueue(self, command: Command, start: Start) -> None:
+    async def _enqueue(self, command: Command, start: StartRequest) -> None:
         try:
             await self._start_child(start, "abandon")
         except WorkflowAlreadyStartedError:

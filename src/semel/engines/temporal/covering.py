@@ -8,7 +8,7 @@ from typing import NamedTuple
 from semel.contract.durations import spell
 from semel.define.registry import Definition
 from semel.define.task import Task
-from semel.engine.protocol import Start
+from semel.engine.start_request import StartRequest
 from semel.engines.temporal.names import workflow_id
 from semel.errors import ConfigError, InputError, SemelError
 from semel.flow.commands import Kind
@@ -23,29 +23,29 @@ class Coverage(NamedTuple):
     records: bool
     """Is there a database that remembers keys for longer?"""
 
-    def refusal(self, start: Start) -> SemelError | None:
+    def refusal(self, start: StartRequest) -> SemelError | None:
         """Why an execution cannot be started as it is asked for; None: it can."""
-        terms = start.terms
-        whose = f"{terms.kind} {terms.name!r}"
-        if terms.rate_limited or terms.keyed:
-            return limited(terms.name, rate=terms.rate_limited)
-        if terms.retention > self.kept and not terms.foreign:
-            return too_short(self.namespace, self.kept, terms.retention, whose)
-        if start.key is None or terms.kind == "entity":
+        options = start.options
+        whose = f"{options.kind} {options.name!r}"
+        if options.rate_limited or options.keyed:
+            return limited(options.name, rate=options.rate_limited)
+        if options.retention > self.kept and not options.foreign:
+            return too_short(self.namespace, self.kept, options.retention, whose)
+        if start.key is None or options.kind == "entity":
             return None
-        if terms.window > self.kept and (terms.foreign or not self.records):  # nobody writes a ledger for others
-            return too_short(self.namespace, self.kept, terms.window, whose)
+        if options.window > self.kept and (options.foreign or not self.records):  # nobody writes a ledger for others
+            return too_short(self.namespace, self.kept, options.window, whose)
         try:
-            workflow_id(terms.kind, start.key)
+            workflow_id(options.kind, start.key)
         except InputError as error:
             return error
         return None
 
-    def refusal_inside(self, kind: Kind, start: Start) -> SemelError | None:
+    def refusal_inside(self, kind: Kind, start: StartRequest) -> SemelError | None:
         """Why a start inside a workflow or entity is refused. A task without a key is no execution of its own there."""
-        terms = start.terms
+        options = start.options
         if kind is Kind.TASK and start.key is None:
-            return limited(terms.name, rate=terms.rate_limited) if terms.rate_limited or terms.keyed else None
+            return limited(options.name, rate=options.rate_limited) if options.rate_limited or options.keyed else None
         return self.refusal(start)
 
     def refusal_again(self, one: Definition | None) -> SemelError | None:

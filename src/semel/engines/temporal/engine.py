@@ -29,13 +29,13 @@ from semel.engine.protocol import (
     Past,
     QueueState,
     Replayed,
-    Start,
     Waiting,
     Worker,
     WorkerState,
     failed_messages_finding,
 )
 from semel.engine.service import examine_service
+from semel.engine.start_request import StartRequest
 from semel.engines.temporal import (
     cleaning,
     controlling,
@@ -129,42 +129,38 @@ class TemporalEngine:
         self._questions = Questions(self._reader)
         return client
 
-    async def start(self, request: Start) -> Admission:
+    async def start(self, request: StartRequest) -> Admission:
         """See Engine."""
-        return await self.start_for(request, None)
-
-    async def start_for(self, request: Start, parent: str | None) -> Admission:
-        """The same on behalf of a workflow."""
         await self.open()
         if (refusal := self.coverage.refusal(request)) is not None:
             raise refusal
-        admission = await self._admit(request, parent)
+        admission = await self._admit(request)
         decision = admission.decision
         if not isinstance(decision, Admit) and request.key is not None:
             at = from_micros(self.now())
             self.records.count(
-                admission.id, reason_of(decision), at, max(request.terms.retention, request.terms.window)
+                admission.id, reason_of(decision), at, max(request.options.retention, request.options.window)
             )
         return admission
 
-    async def _admit(self, request: Start, parent: str | None) -> Admission:
+    async def _admit(self, request: StartRequest) -> Admission:
         """A key is known for as long as the cluster keeps closed workflows, or as the records database does: equal or
         refused, never silently weaker."""
-        terms = request.terms
-        if request.key is None or terms.kind == "entity" or terms.window <= self.kept:
-            return await self._starter.start(request, parent)
-        prior = await self.records.prior(terms.kind, request.key)
+        options = request.options
+        if request.key is None or options.kind == "entity" or options.window <= self.kept:
+            return await self._starter.start(request)
+        prior = await self.records.prior(options.kind, request.key)
         if prior is None:
-            return await self._starter.start(request, parent, ledger=True)
-        decision = decide(prior, request.request(), from_micros(self.now()))
+            return await self._starter.start(request, ledger=True)
+        decision = decide(prior, request.contract_request(), from_micros(self.now()))
         if isinstance(decision, Admit):
-            return await self._starter.start(request, parent, after=decision, ledger=True)
+            return await self._starter.start(request, after=decision, ledger=True)
         if isinstance(decision, Refuse) or prior.previous is not None:  # the ledger does not know whose request it was
             sent = await self._starter.sent(request)
             if sent is not None:
                 return sent
         if isinstance(decision, Join):
-            await self._starter.join(prior.id, request, parent)
+            await self._starter.join(prior.id, request)
         return Admission(prior.id, decision)
 
     async def check(self) -> None:
@@ -178,13 +174,15 @@ class TemporalEngine:
         """For how long the namespace has to keep closed workflows; at least for as long as workflows by default."""
         return max(WORKFLOW_RETENTION, longest(self.definitions, self._settings)[0])
 
-    async def start_many(self, requests: Sequence[Start]) -> list[Admission]:
+    async def start_many(self, requests: Sequence[StartRequest]) -> list[Admission]:
         """See Engine. A cluster takes one at a time: many are under way at once, those of one key in their order."""
         gate = asyncio.Semaphore(AT_ONCE)
         turns: dict[tuple[str, str], asyncio.Lock] = {}
 
-        async def one(request: Start) -> Admission:
-            turn = gate if request.key is None else turns.setdefault((request.terms.kind, request.key), asyncio.Lock())
+        async def one(request: StartRequest) -> Admission:
+            turn = (
+                gate if request.key is None else turns.setdefault((request.options.kind, request.key), asyncio.Lock())
+            )
             async with turn:
                 if turn is gate:
                     return await self.start(request)

@@ -14,9 +14,9 @@ from semel.contract.decision import Admit, Reason, Refuse
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.define.context import Running, call_within
-from semel.engine import conflicts, start_request
+from semel.engine import conflicts
 from semel.engine.outcomes import describe
-from semel.engine.protocol import Start
+from semel.engine.start_request import StartRequest
 from semel.engines.temporal import inheriting, steps
 from semel.engines.temporal.bridge import (
     ASKED,
@@ -71,26 +71,28 @@ class Service:
 
     async def start(self, data: bytes) -> RawValue:
         """Ask for an execution under a key that is taken."""
-        asked = start_request.from_bytes(data)
+        start = StartRequest.from_bytes(data)
         info = activity.info()
-        start = asked.start(request_id_of(info.workflow_run_id or "", info.activity_id))
-        start.shape = self._engine.definitions.shape_of(start.terms.name)
+        start.id = request_id_of(info.workflow_run_id or "", info.activity_id)
+        start.shape = self._engine.definitions.shape_of(start.options.name)
         try:
-            admission = await self._engine.start_for(start, asked.parent)
+            admission = await self._engine.start(start)
         except (ConfigError, InputError) as error:  # for the code that asked: trying again would not help
             refused = ErrorInfo(f"semel.{type(error).__name__}", error.message)
             return wrap(msgspec.json.encode(Told(refused=refused)))
         if isinstance(admission.decision, Refuse):
             return wrap(msgspec.json.encode(await self._refusal(start, admission.decision)))
         begun = isinstance(admission.decision, Admit)
-        if begun and asked.on_parent_close is not None:
-            await self._engine.close_orphan(admission.id, asked.parent or "", asked.on_parent_close)
+        if begun and start.on_parent_close is not None:
+            await self._engine.close_orphan(admission.id, start.parent or "", start.on_parent_close)
         return wrap(msgspec.json.encode(Told(admission.id, begun=begun)))
 
-    async def _refusal(self, start: Start, refuse: Refuse) -> Told:
+    async def _refusal(self, start: StartRequest, refuse: Refuse) -> Told:
         prior, reason = refuse.prior, refuse.reason
         known = await self._engine.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None
-        error = conflicts.conflict(start.key or "", start.terms.name, prior, reason, known, start.payload, start.shape)
+        error = conflicts.conflict(
+            start.key or "", start.options.name, prior, reason, known, start.payload, start.shape
+        )
         refused = ErrorInfo("semel.KeyConflict", error.message)
         return Told(prior.id, output=raw(conflicts.dump(error)), refused=refused)
 

@@ -22,7 +22,8 @@ from semel.contract.decision import Admit, Join, decide
 from semel.contract.fingerprint import fingerprint
 from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.times import from_micros
-from semel.engine.protocol import Admission, Start
+from semel.engine.protocol import Admission
+from semel.engine.start_request import StartRequest
 from semel.engines.temporal import outbound
 from semel.engines.temporal.attempts import priority_of
 from semel.engines.temporal.attributes import ATTRIBUTES
@@ -50,25 +51,23 @@ class Starter:
         self._now = now
         self.skipped = skipped
 
-    async def start(
-        self, request: Start, parent: str | None = None, *, after: Admit | None = None, ledger: bool = False
-    ) -> Admission:
+    async def start(self, request: StartRequest, *, after: Admit | None = None, ledger: bool = False) -> Admission:
         """One request. A first execution under its key costs one call.
 
         `ledger`: its key is remembered beside the cluster, where it was found to be free, or to be so `after` another.
         """
-        card = self._card(request, parent, ledger=ledger)
+        card = self._card(request, ledger=ledger)
         if after is not None:
             card = structs.replace(card, previous=after.supersedes, generation=after.generation)
-        id_ = TASK + request.id if request.key is None else workflow_id(request.terms.kind, request.key)
-        run = await self.launch(id_, request.terms.queue, request.payload, card, request.id)
+        id_ = TASK + request.id if request.key is None else workflow_id(request.options.kind, request.key)
+        run = await self.launch(id_, request.options.queue, request.payload, card, request.id)
         if run is not None:
             return Admission(execution_id(run, id_), Admit(None, 0))
-        asked = request.request()
+        asked = request.contract_request()
         for _ in range(TRIES):
             seen = await self._reader.describe(id_)
             if seen is None:  # its retention ended between two calls
-                run = await self.launch(id_, request.terms.queue, request.payload, card, request.id)
+                run = await self.launch(id_, request.options.queue, request.payload, card, request.id)
                 if run is not None:
                     return Admission(execution_id(run, id_), Admit(None, 0))
                 continue
@@ -77,7 +76,7 @@ class Starter:
             prior = prior_of(seen, await self._reader.execution(seen), await self._adopted(seen, request))
             decision = decide(prior, asked, from_micros(self._now()))
             if not isinstance(decision, Admit):
-                if prior.parent in (None, parent) or not isinstance(decision, Join) or seen.shared:
+                if prior.parent in (None, request.parent) or not isinstance(decision, Join) or seen.shared:
                     return Admission(prior.id, decision)
                 if await self._join(seen, request, card):
                     return Admission(prior.id, decision)
@@ -85,23 +84,23 @@ class Starter:
             if (sent := await find_sent(self._reader, seen, request.id, MOST_PAGES)) is not None:
                 return _admission_of(sent)
             run = await self.follow(
-                id_, request.terms.queue, request.payload, card, seen, prior.status, decision.generation
+                id_, request.options.queue, request.payload, card, seen, prior.status, decision.generation
             )
             if run is not None and await self._came_of(id_, run, request.id):
                 return Admission(execution_id(run, id_), decision)
         raise EngineUnavailable(f"key {request.key!r} changes hands too quickly: try again.")
 
-    def _card(self, request: Start, parent: str | None, *, ledger: bool) -> Card:
-        card = card_of(request, self._now(), parent=parent, skipped=self.skipped())
+    def _card(self, request: StartRequest, *, ledger: bool) -> Card:
+        card = card_of(request, self._now(), skipped=self.skipped())
         return structs.replace(card, asked=request.id, ledger=ledger)
 
-    async def join(self, id: str, request: Start, parent: str | None) -> None:
+    async def join(self, id: str, request: StartRequest) -> None:
         """A request joins an execution by what the ledger says, which does not know who asked for it."""
         seen = await self._reader.find(id)
-        if seen is not None and seen.live and seen.card.parent not in (None, parent) and not seen.shared:
-            await self._join(seen, request, self._card(request, parent, ledger=True))
+        if seen is not None and seen.live and seen.card.parent not in (None, request.parent) and not seen.shared:
+            await self._join(seen, request, self._card(request, ledger=True))
 
-    async def _join(self, seen: Seen, request: Start, card: Card) -> bool:
+    async def _join(self, seen: Seen, request: StartRequest, card: Card) -> bool:
         """Leave word that others want it too, since the workflow that asked for it may stop wanting it.
 
         The word is a request under its id that changes nothing: one for all who join, and kept with the run. False: it
@@ -109,22 +108,22 @@ class Starter:
         """
         info = seen.info.execution
         word = str(uuid.uuid5(_JOINED, seen.id))
-        run = await self.launch(info.workflow_id, request.terms.queue, request.payload, card, word, joins=True)
+        run = await self.launch(info.workflow_id, request.options.queue, request.payload, card, word, joins=True)
         return run == info.run_id
 
-    async def sent(self, request: Start) -> Admission | None:
+    async def sent(self, request: StartRequest) -> Admission | None:
         """What a request with a key has started before; None: nothing that the cluster knows of."""
-        seen = await self._reader.describe(workflow_id(request.terms.kind, request.key or ""))
+        seen = await self._reader.describe(workflow_id(request.options.kind, request.key or ""))
         found = None if seen is None else await find_sent(self._reader, seen, request.id, MOST_PAGES)
         return None if found is None else _admission_of(found)
 
-    async def _adopted(self, seen: Seen, request: Start) -> bytes | None:
+    async def _adopted(self, seen: Seen, request: StartRequest) -> bytes | None:
         """The fingerprint of one that other hands have started, by what they gave it: it may well be the same."""
         if seen.card.fingerprint:
             return None
         id_ = seen.info.execution.workflow_id
         inputs = await self._reader.inputs(id_, seen.first_run)
-        return fingerprint(seen.card.name, given_of(inputs, foreign=request.terms.foreign))
+        return fingerprint(seen.card.name, given_of(inputs, foreign=request.options.foreign))
 
     async def _came_of(self, id: str, run: str, asked: str) -> bool:
         """Is a run that follows another one ours? It is given to all who raced for it, maybe with other input."""

@@ -82,7 +82,7 @@ class Mail:
         memo = {name: (await encode([value]))[0] for name, value in to_memo(card).items()}
         return SignalWithStartWorkflowExecutionRequest(
             namespace=self._client.namespace, workflow_id=workflow_id("entity", start.key or ""),
-            workflow_type=WorkflowType(name=start.terms.name), task_queue=TaskQueue(name=start.terms.queue),
+            workflow_type=WorkflowType(name=start.options.name), task_queue=TaskQueue(name=start.options.queue),
             input=Payloads(payloads=await encode([wrap(start.payload)])), identity=self._client.identity,
             request_id=start.id, signal_name=MESSAGES, memo=Memo(fields=memo), search_attributes=indexed(card),
             # One that has ended has keys to leave: the next one has to be told whose heir it is.
@@ -98,7 +98,7 @@ class Mail:
             return
         prior = prior_of(seen, await self._reader.execution(seen))
         await self._starter.follow(
-            id, first.start.terms.queue, first.start.payload, card, seen, prior.status, prior.generation + 1
+            id, first.start.options.queue, first.start.payload, card, seen, prior.status, prior.generation + 1
         )
 
 
