@@ -1,4 +1,4 @@
-"""An expense that someone has to approve: reminders, a deadline, a deputy, and answers that come twice or too late.
+"""An expense that someone has to approve: reminders, a deadline, a deputy, and answers that arrive twice or too late.
 
 python examples/approval.py
 """
@@ -14,7 +14,7 @@ import semel
 
 app = semel.App(namespace="approval")
 mails: list[tuple[str, str]] = []
-"""Stands for a mail server: (to, text)."""
+"""Stands in for a mail server: (to, text)."""
 
 DAY = 86_400.0
 
@@ -27,7 +27,7 @@ class Expense:
     deputy: str
     remind_every: float = DAY
     patience: float = 3 * DAY
-    """Seconds that each of the two has."""
+    """Seconds that each of the two has to answer."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ async def approve(ctx: semel.Context, expense: Expense) -> Outcome:
 
 
 async def ask(ctx: semel.Context, expense: Expense, person: str) -> Answer:
-    """The first answer of someone who may give one; a reminder for each span of silence."""
+    """Return the first answer from someone who may give one, and send a reminder after each interval without one."""
     number = 0
     while True:
         number += 1

@@ -1,9 +1,9 @@
-"""Collect a feed into your own table: no event twice, none missed, also with a crash between any two steps.
+"""Collect a feed into your own table: no event twice, none missed, even with a crash between any two steps.
 
     python examples/cursor_collection.py
 
-Reading from outside happens at least once. Storing and moving the cursor happen exactly once each, since they are
-transactions of the database that the journal is in; and two collectors of one feed cannot move the cursor back.
+Reading from the feed happens at least once. Storing events and moving the cursor happen exactly once each, because
+they are transactions in the database that holds the journal; and two collectors of one feed cannot move it back.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def load_cursor(tx: Any, stream: str) -> int:
 
 
 def ingest(tx: Any, stream: str, events: list[Event]) -> int:
-    """How many were new: an event that is there already is passed over."""
+    """Return how many events were new: an event that is already stored is skipped."""
     insert = "insert into feed_event (stream, id, body) values ($1, $2, $3) on conflict do nothing returning id"
     return sum(len(tx.execute(insert, stream, event.id, event.body)) for event in events)
 
 
 def save_cursor(tx: Any, stream: str, old: int, new: int) -> bool:
-    """Compare and set: whoever finds the cursor elsewhere was overtaken, and changes nothing."""
+    """Compare and set: a collector that finds the cursor elsewhere was overtaken, and changes nothing."""
     moved = "update feed_cursor set position = $1 where stream = $2 and position = $3 returning position"
     return bool(tx.execute(moved, new, stream, old))
 
@@ -90,7 +90,7 @@ async def set_up(ctx: semel.Context) -> None:
 
 @app.workflow
 async def collect(ctx: semel.Context, stream: str, stored: int = 0) -> int:
-    """Collect until the feed has no more; how many events were new."""
+    """Collect until the feed has no more events, and return how many were new."""
     for _ in range(PAGES_IN_A_RUN):
         cursor = await ctx.transaction(load_cursor, stream)
         page = await ctx.execute_task(fetch, stream, cursor)
@@ -98,7 +98,7 @@ async def collect(ctx: semel.Context, stream: str, stored: int = 0) -> int:
             return stored
         stored += await ctx.transaction(ingest, stream, page.events)
         if not await ctx.transaction(save_cursor, stream, cursor, page.next):
-            return stored  # another collector is ahead: it does the rest
+            return stored  # another collector is ahead and does the rest
     return ctx.continue_as_new(stream, stored)
 
 

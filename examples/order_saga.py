@@ -2,9 +2,9 @@
 
     python examples/order_saga.py
 
-The warehouse, the payment provider and the carrier are one stand-in that behaves as real ones do: it does a thing once
-for each idempotency key, and undoing what was never done is harmless. Run it again in the same folder: the orders end
-as they did, and nobody outside does anything.
+The warehouse, the payment provider and the carrier are one stand-in that behaves like real ones: it does each thing
+once per idempotency key, and undoing what was never done is harmless. Run it again in the same folder: the orders have
+the same outcome, and the partners do nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ app = semel.App(namespace="order-saga")
 
 @dataclass
 class Partners:
-    """Stands for everyone outside: `done` is what they did, by idempotency key."""
+    """Stands in for all external partners: `done` is what they did, by idempotency key."""
 
     done: dict[str, str] = field(default_factory=dict)
     refuses: frozenset[str] = frozenset({"ship o-2"})
@@ -58,7 +58,7 @@ async def ship(order_id: str) -> str:
     return await partners.do(f"ship {order_id}", semel.effect_key("ship"))
 
 
-@app.task(retry=100)  # what undoes something must not give up
+@app.task(retry=100)  # a compensation must not give up
 async def release(order_id: str) -> None:
     await partners.do(f"release {order_id}", semel.effect_key("release"))
 
@@ -70,7 +70,7 @@ async def refund(order_id: str) -> None:
 
 @app.workflow
 async def place_order(ctx: semel.Context, order: Order) -> str:
-    """Reserve, charge, wait, ship. Each undo is noted before its step: a step that failed may still have happened."""
+    """Reserve, charge, wait, ship. Register each undo before its step: a step that failed may still have happened."""
     undo: list[semel.Call[None]] = []
     try:
         undo.append(release.call(order.id))
@@ -85,18 +85,18 @@ async def place_order(ctx: semel.Context, order: Order) -> str:
         for call in reversed(undo):
             await ctx.execute_task(call, task_id=f"{call.task.name}:{order.id}")
         ctx.publish("state", "undone")
-        raise  # it ends failed, or cancelled: that is what happened
+        raise  # ends failed or cancelled, which is what happened
     ctx.publish("state", "shipped")
     return parcel
 
 
 async def place(order: Order) -> semel.Handle[str]:
-    """What the shop calls, as often as it likes. An order that was undone stays so: another try is another order."""
+    """Called by the shop, as often as it likes. An order that was undone stays undone: a new try needs a new order."""
     return await app.start_workflow(place_order.call(order), workflow_id=f"order:{order.id}", reuse="reject")
 
 
 async def paid(order: semel.Handle[str]) -> None:
-    """Wait until an order is paid. One of an earlier run may be further by now."""
+    """Wait until an order is paid. One from an earlier run of this program may already be undone."""
     async with asyncio.timeout(20):
         while await order.published("state") not in ("paid", "undone"):
             await asyncio.sleep(0.02)

@@ -1,10 +1,10 @@
-"""A payment that is tried until it works, and made once.
+"""A payment that is retried when a reply is lost, and made once.
 
     python examples/payments.py
 
-The provider is a stand-in that behaves as real ones do: it loses one reply in two, and answers a second call under the
-same idempotency key with the first charge. Everything is kept in payments.db: run the file twice, and
-the second run charges nothing.
+The provider is a stand-in that behaves like a real one: some of its replies are lost, and it answers a second call
+under the same idempotency key with the first charge. Everything is kept in payments.db: run the file twice, and the
+second run charges nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ app = semel.App("sqlite:///payments.db", namespace="payments", config=None)
 
 @dataclass
 class Order:
-    """Arguments may be dataclasses: the annotation of the task says how to read them back."""
+    """Arguments may be dataclasses: the task's annotation says how to decode them."""
 
     id: str
     customer: str
@@ -38,7 +38,7 @@ class Receipt:
 
 @dataclass
 class Provider:
-    """Stands for the payment provider: `calls` is what reached it, `charges` what it did."""
+    """Stands in for the payment provider: `calls` is what reached it, `charges` what it did."""
 
     calls: int = 0
     charges: dict[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ provider = Provider()
     timeout="10s",
     dedup_window="365d",  # the same order is not charged again for a year ...
     retention="30d",  # ... and the receipt can be read for a month
-    concurrency_key="customer:{order.customer}",  # one payment of a customer at a time
+    concurrency_key="customer:{order.customer}",  # one payment per customer at a time
 )
 async def charge(order: Order) -> Receipt:
     """Charge one order."""
@@ -71,7 +71,7 @@ async def charge(order: Order) -> Receipt:
 
 
 async def pay(order: Order) -> semel.Handle[Receipt]:
-    """What the shop calls, as often as it likes."""
+    """Called by the shop, as often as it likes."""
     return await app.enqueue(charge.call(order), task_id=f"charge:{order.id}")
 
 

@@ -1,10 +1,10 @@
-"""A customer's rewards: an entity that lives for years and counts each message once.
+"""A customer's rewards: an entity that lives for years and handles each message once.
 
     python examples/rewards.py
 
-Points come from a shop that sends each message until it is acknowledged, so some come twice. The entity remembers keys
-for three days, at most ten thousand of them: its state stays small however long it lives. Run it again in the same
-folder: each message gets the answer that it got before, and nothing is counted or mailed twice.
+Points come from a shop that sends each message until it is acknowledged, so some arrive twice. The entity remembers
+keys for three days, at most ten thousand of them: its state stays small however long it lives. Run it again in the
+same folder: each message gets the same answer as before, and nothing is counted or mailed twice.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Rewards:
 
     @semel.handler
     async def add_points(self, ctx: Any, points: int) -> int:
-        """The mail is asked for in the commit that counts the points: both, or neither."""
+        """Add points; the mail is enqueued in the commit that counts them: both, or neither."""
         if points < 1:
             raise ValueError(f"{points} points")
         self.points += points
@@ -57,7 +57,7 @@ class Rewards:
 
     @semel.handler
     async def leave(self, ctx: Any) -> None:
-        """Who comes back begins anew."""
+        """Leave the program; a customer who comes back starts over."""
         ctx.end()
 
     @semel.query
@@ -66,7 +66,7 @@ class Rewards:
 
     @semel.idle("730d")
     async def lapse(self, ctx: Any) -> None:
-        """Points that nobody touches for two years are gone."""
+        """Points expire after two years without a message."""
         self.points = 0
         self.tier = Tier.BASIC
 

@@ -1,4 +1,4 @@
-"""A web application that charges orders, without a framework: what Flask or Django would do, with `app.sync`.
+"""A web application without a framework that charges orders through `app.sync`, as a Flask or Django view would.
 
     semel worker examples.web:app          # in one terminal
     python -m examples.web                 # in another
@@ -25,12 +25,12 @@ Answer = tuple[str, dict[str, Any]]
 
 @app.task(queue="payments", retry=5)
 def charge(order_id: str, cents: int) -> dict[str, Any]:
-    """A sync task; it runs in a thread of the worker."""
+    """A sync task; the worker runs it in a thread."""
     return {"order": order_id, "cents": cents, "key": semel.effect_key("charge")}
 
 
 def start(order_id: str, body: dict[str, Any]) -> Answer:
-    """POST: 202 for a new charge, 200 for one that was asked for before, 422 for the same order with another amount."""
+    """POST: 202 for a new charge, 200 for a repeated request, 422 for the same order with a different amount."""
     try:
         handle = app.sync.enqueue(charge, order_id, body["cents"], task_id=f"charge:{order_id}")
     except semel.KeyConflict as conflict:
@@ -38,13 +38,13 @@ def start(order_id: str, body: dict[str, Any]) -> Answer:
     except semel.InputError as error:
         return "400 Bad Request", {"code": error.code, "message": error.message}
     except semel.EngineUnavailable as error:
-        return "503 Service Unavailable", {"code": error.code, "message": "ask again: it is safe"}
+        return "503 Service Unavailable", {"code": error.code, "message": "try again: it is safe"}
     answer = {"id": handle.id, "duplicate": handle.duplicate}
     return ("200 OK" if handle.duplicate else "202 Accepted"), answer
 
 
 def look(order_id: str) -> Answer:
-    """GET: how it stands, and the result if there is one. Never waits."""
+    """GET: the status, and the result if there is one. Never waits."""
     handle = app.sync.find(f"charge:{order_id}")
     if handle is None:
         return "404 Not Found", {"message": f"order {order_id} was never charged"}

@@ -1,1 +1,1 @@
-"""Incidents: a router that watches, and an agent that is called when something opens, gets worse or closes."""
+"""Incidents: a router that watches metrics, and an agent that is called when an incident opens, escalates or closes."""

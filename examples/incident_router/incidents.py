@@ -1,4 +1,4 @@
-"""What an incident is: thresholds, which are pure, and rows, which are changed in transactions of workflows."""
+"""Incidents: pure thresholds, and rows that workflows change in transactions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 THRESHOLDS = {"error_rate": (5.0, 20.0), "latency": (1.0, 3.0)}
-"""From where on a metric is a warning, and from where on it is critical."""
+"""The values at which a metric becomes a warning, and at which it becomes critical."""
 
 
 @dataclass
@@ -14,12 +14,12 @@ class Finding:
     metric: str
     value: float
     severity: int
-    """0: all is well, 1: warning, 2: critical."""
+    """0: normal, 1: warning, 2: critical."""
 
 
 @dataclass
 class Change:
-    """Something happened in the life of an incident. `sequence` tells a second opening from the first."""
+    """A change of an incident's state. `sequence` distinguishes a second opening from the first."""
 
     incident: str
     kind: str
@@ -28,12 +28,12 @@ class Change:
 
     @property
     def urgent(self) -> bool:
-        """A cooldown is for what flaps. It never keeps back that something got worse, or that it is over."""
+        """The cooldown is for flapping incidents. It never suppresses an escalation or a closing."""
         return self.kind in ("escalated", "closed")
 
 
 def evaluate(readings: dict[str, float]) -> list[Finding]:
-    """Pure, so it may stand in workflow code. Sorted, so that it is the same each time."""
+    """Pure, so workflow code may call it. Sorted, so that the result is the same each time."""
     found = []
     for metric, value in sorted(readings.items()):
         warning, critical = THRESHOLDS.get(metric, (float("inf"), float("inf")))
@@ -50,7 +50,7 @@ def make_tables(tx: Any) -> None:
 
 
 def upsert_incident(tx: Any, scope: str, finding: Finding) -> Change | None:
-    """Compare with what is known; None where nothing has changed. So a router may look as often as it likes."""
+    """Compare with the stored state; None if nothing has changed. So a router may check as often as it likes."""
     id_ = f"{scope}.{finding.metric}"
     tx.execute("insert into incident values ($1, 0, 0, 0, 0) on conflict do nothing", id_)
     known, sequence = tx.execute("select severity, sequence from incident where id = $1", id_)[0]
@@ -59,12 +59,12 @@ def upsert_incident(tx: Any, scope: str, finding: Finding) -> Change | None:
     kind = "closed" if finding.severity == 0 else "opened" if known == 0 else "escalated"
     moved = "update incident set severity = $1, sequence = $2 where id = $3 and sequence = $4 returning id"
     if not tx.execute(moved, finding.severity, sequence + 1, id_, sequence):
-        return None  # another router was quicker, and tells
+        return None  # another router was faster, and reports it
     return Change(id_, kind, finding.severity, sequence + 1)
 
 
 def claim_cooldown(tx: Any, incident: str, now: float, seconds: float) -> bool:
-    """Look and mark in one statement: of two agents at once only one gets it."""
+    """Check and set in one statement: of two concurrent agents only one gets it."""
     claim = "update incident set quiet_until = $1 where id = $2 and quiet_until <= $3 returning id"
     return bool(tx.execute(claim, now + seconds, incident, now))
 
@@ -75,6 +75,6 @@ def describe_incident(tx: Any, change: Change) -> str:
 
 
 def record_decision(tx: Any, agent: str, incident: str, text: str) -> None:
-    """The decision and that the incident was briefed: both or neither, and once."""
+    """Record the decision and count the briefing: both or neither, exactly once."""
     tx.execute("insert into decision values ($1, $2)", agent, text)
     tx.execute("update incident set briefed = briefed + 1 where id = $1", incident)

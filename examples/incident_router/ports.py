@@ -1,4 +1,4 @@
-"""The outside, as this program sees it, and stand-ins for it."""
+"""The external systems as this program sees them, and stand-ins for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Advice:
 
 
 class Agent(Protocol):
-    """A language model with tools. `key` is the same when a call is repeated: hand it on to whatever the agent does."""
+    """A language model with tools. `key` is the same when a call is repeated: pass it on to what the agent calls."""
 
     async def advise(self, brief: str, key: str) -> Advice: ...
 
@@ -58,7 +58,7 @@ class FakeTickets:
 
 @dataclass
 class Outside:
-    """All of it."""
+    """All external systems."""
 
     agent: Agent = field(default_factory=FakeAgent)
     sensors: Sensors = field(default_factory=FakeSensors)

@@ -2,9 +2,9 @@
 
     python -m examples.incident_router.router
 
-A schedule starts a router for each five minutes; a webhook kicks it in between. Router and agents are workflows: they
-decide. Reading metrics, asking the model and filing tickets are tasks: they do. Run it again in the same folder: the
-incident opens again, and the cooldown keeps that back.
+A schedule starts a router every five minutes; a webhook can trigger it in between. The router and the agents are
+workflows, which decide. Reading metrics, asking the model and filing tickets are tasks, which act. Run it again in the
+same folder: the incident opens again, and the cooldown suppresses the briefing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ outside = Outside()
 
 BUCKET = 300
 LINGER = 60.0
-"""How long a router listens on after its bucket, so that no kick of the bucket meets one that is just ending."""
+"""How long a router keeps listening after its bucket, so that no kick for the bucket finds a router that is ending."""
 COOLDOWN = 1800.0
 
 
@@ -50,7 +50,7 @@ async def set_up(ctx: semel.Context) -> None:
 
 @app.workflow
 async def route(ctx: semel.Context, scope: str, bucket: datetime) -> int:
-    """Look once, and again at every kick, until the bucket is over. How many agents it has called."""
+    """Check once, and again at every kick, until the bucket ends. Return how many agents were called."""
     ctx.search_attributes["scope"] = scope
     until = bucket + timedelta(seconds=BUCKET + LINGER)
     called = 0
@@ -77,7 +77,7 @@ async def look(ctx: semel.Context, scope: str) -> int:
 
 @app.workflow
 async def brief_agent(ctx: semel.Context, change: Change) -> str:
-    """Ask the model what to do about a change, unless it was asked about this incident a moment ago."""
+    """Ask the model what to do about a change, unless it was asked about this incident recently."""
     ctx.search_attributes["incidentKey"] = change.incident
     fresh = await ctx.transaction(incidents.claim_cooldown, change.incident, ctx.now().timestamp(), COOLDOWN)
     if not fresh and not change.urgent:
@@ -91,9 +91,9 @@ async def brief_agent(ctx: semel.Context, change: Change) -> str:
 
 
 async def kick(scope: str, now: datetime | None = None) -> semel.Handle[int]:
-    """Have the router of this bucket look: start it, tell it if it runs, start it again if it has ended.
+    """Have the router of this bucket check: start it, signal it if it is running, start it again if it has ended.
 
-    For the schedule and for webhooks alike, as often as they like.
+    For both the schedule and webhooks, as often as they like.
     """
     moment = now or datetime.now(UTC)
     bucket = datetime.fromtimestamp(moment.timestamp() // BUCKET * BUCKET, UTC)
@@ -101,7 +101,7 @@ async def kick(scope: str, now: datetime | None = None) -> semel.Handle[int]:
     while True:
         handle = await app.start_workflow(route, scope, bucket, workflow_id=id_, reuse="always")
         if not handle.duplicate:
-            return handle  # it begins now, and sees what there is
+            return handle  # it starts now and sees the current metrics
         try:
             await handle.signal("kick")
         except semel.WorkflowEnded:
@@ -110,7 +110,7 @@ async def kick(scope: str, now: datetime | None = None) -> semel.Handle[int]:
 
 
 async def seen(router: semel.Handle[int], error_rate: float) -> None:
-    """Wait until the router has looked, and until every agent is done that it has called."""
+    """Wait until the router has checked and every agent that it called is done."""
     async with asyncio.timeout(20):
         while (await router.published("seen", {})).get("error_rate") != error_rate:
             await asyncio.sleep(0.02)
