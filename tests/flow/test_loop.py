@@ -4,6 +4,7 @@ import asyncio
 import gc
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -166,7 +167,6 @@ def test_as_completed_that_was_imported_first_starts_them_in_order_too() -> None
 from asyncio import as_completed
 import asyncio
 from semel.flow.loop import FlowLoop
-import semel.flow.instance
 
 async def code():
     began = []
@@ -184,6 +184,47 @@ assert task.result() == list(range(40)), task.result()
 assert sorted(asyncio.run(code())) == list(range(40))
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_as_completed_starts_what_a_generator_gives_in_its_order() -> None:
+    async def code(loop: FlowLoop) -> list[int]:
+        began = []
+
+        async def one(n: int) -> None:
+            began.append(n)
+
+        for each in asyncio.as_completed(one(n) for n in range(20)):
+            await each
+        return began
+
+    assert run(code) == list(range(20))
+
+
+def test_asyncio_is_the_hosts_own_unless_workflow_code_runs() -> None:
+    """Also while two threads run workflow code, whoever leaves first."""
+    before = _asyncio_as_it_is()
+    first, second = FlowLoop(1, lambda timer: None), FlowLoop(2, lambda timer: None)
+    entered, leave = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with second.inside:
+            entered.set()
+            leave.wait(60)
+
+    thread = threading.Thread(target=stay)
+    with first.inside:
+        during = _asyncio_as_it_is()
+        thread.start()
+        assert entered.wait(60)
+    assert during != before
+    assert _asyncio_as_it_is() == during  # the other thread still runs
+    leave.set()
+    thread.join(60)
+    assert _asyncio_as_it_is() == before
+
+
+def _asyncio_as_it_is() -> list[Any]:
+    return [cast(Any, asyncio.as_completed).__code__, cast(Any, asyncio.tasks)._GatheringFuture]
 
 
 def test_a_thousand_timers_cost_no_more_each_than_ten() -> None:

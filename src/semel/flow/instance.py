@@ -40,14 +40,12 @@ from semel.flow.entries import (
 )
 from semel.flow.guard import guard
 from semel.flow.loop import FlowFuture, FlowLoop, Timer
-from semel.flow.order import keep_order
 from semel.flow.signals import Signals
 from semel.flow.snapshot import Snapshot
 from semel.flow.timers import Timers
 from semel.flow.turn import Arrival, Identity, Turn, stopped
 from semel.settings import Settings
 
-keep_order()
 running_loop: Final[Callable[[], Any]] = asyncio.events._get_running_loop
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from semel.errors import Forbidden
 from semel.flow.guard import refusal
+from semel.flow.order import keep_order, restore_order
 from semel.flow.place import where
 
 if TYPE_CHECKING:
@@ -87,8 +88,10 @@ class _Inside:
             tasks._leave_task(outer, task)
         events._set_running_loop(self._loop)
         sys.set_asyncgen_hooks(None, None)  # or the worker's loop would finish generators that are not its own
+        keep_order()
 
     def __exit__(self, *_: object) -> None:
+        restore_order()
         sys.set_asyncgen_hooks(*self._hooks)
         events._set_running_loop(self._outer)
         if self._task is not None and self._outer is not None:
