@@ -187,6 +187,32 @@ async def test_keys_of_effects_stay_when_a_failed_workflow_is_run_again(world: W
     assert keys[0] == keys[1]
 
 
+async def test_a_step_that_waits_has_one_task_from_its_first_line_on(world: World) -> None:
+    """`asyncio.timeout` interrupts the task it was entered in: that must be the step's, and not the workflow's."""
+    app = world.app()
+
+    async def late() -> None:
+        first = asyncio.current_task()
+        try:
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(60)
+        except TimeoutError:
+            assert asyncio.current_task() is first
+            raise ConnectionError("too late") from None
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> str:
+        try:
+            await ctx.step(late)
+        except semel.TaskFailed as error:
+            return f"{error.error_type}: {error.error_message}"
+        return ""
+
+    async with world.worker(app):
+        handle = await app.start_workflow(flow, workflow_id="k")
+        assert await handle.result(timeout="60s") == "ConnectionError: too late"
+
+
 async def test_leaving_python_in_a_step_ends_the_step_and_not_the_worker(world: World) -> None:
     app = world.app()
 

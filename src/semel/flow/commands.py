@@ -91,7 +91,7 @@ class Command(Struct, eq=False):
     tries: Retry = ONCE
     timeout: timedelta | None = None
     """Of each attempt of a step."""
-    swift: bool = False
+    never_awaits: bool = False
     """An async step without a single await: it runs to its end in one go, with or without a task of its own."""
     payload: bytes | None = None
 

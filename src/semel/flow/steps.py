@@ -46,7 +46,7 @@ def step_of(
         _refuse_options(kind, fn, args, {"name": name, "retry": retry})
     return Command(
         kind, recipe.label, _mark(recipe.label, args, kwargs) if args or kwargs else "", tries=tries,
-        call=_bound(kind, fn, args, kwargs), read=recipe.read, write=recipe.write, swift=recipe.swift,
+        call=_bound(kind, fn, args, kwargs), read=recipe.read, write=recipe.write, never_awaits=recipe.never_awaits,
         timeout=timeout,
     )  # fmt: skip
 
@@ -57,7 +57,7 @@ class Recipe(NamedTuple):
     label: str
     read: Callable[[bytes | None], Any]
     write: Callable[[Any], bytes | None]
-    swift: bool = False
+    never_awaits: bool = False
     takes: bool = True
     """Has it, perhaps, a parameter with the name of an option of `ctx.step`?"""
     returns: Any = None
@@ -87,7 +87,7 @@ def _recipe(fn: Callable[..., Any], name: str | None, limit: int) -> Recipe:
     ):
         label = name or _name(fn)
         found = _recipe_of(Returns.of(fn, label), label, limit)._replace(
-            swift=_never_waits(code), takes=bool(_taken(fn)), returns=returns, home=fn.__globals__
+            never_awaits=_never_awaits(code), takes=bool(_taken(fn)), returns=returns, home=fn.__globals__
         )
         _known[key] = found
         if len(_known) > MOST_KNOWN:
@@ -130,7 +130,12 @@ def _refuse_options(kind: Kind, fn: Callable[..., Any], args: tuple[Any, ...], g
 
 
 @functools.lru_cache(MOST_KNOWN)
-def _never_waits(code: CodeType) -> bool:
+def _never_awaits(code: CodeType) -> bool:
+    """Is it the code of an `async def` that has nothing in it which could suspend it?
+
+    Known before it runs, which an eager first `send(None)` would tell too late: a step that does suspend needs a task
+    of its own from its first line on. `asyncio.timeout`, `TaskGroup` and anyio remember the task they begin in.
+    """
     if not code.co_flags & inspect.CO_COROUTINE:
         return False
     return all(instruction.opname not in ("SEND", "YIELD_VALUE") for instruction in dis.get_instructions(code))

@@ -34,7 +34,7 @@ class Performer:
 
     def at_once(self, command: Command, claim: Claim, instance: Instance) -> Resolved | None:
         """Run a step that cannot wait for anything; its answer. None: it may have to, and wants `perform`."""
-        if not command.swift or command.tries.max_attempts > 1 or command.call is None:
+        if not command.never_awaits or command.tries.max_attempts > 1 or command.call is None:
             return None
         return copy_context().run(self._finish, command, command.call, self._running(command, claim, instance, 1))
 
