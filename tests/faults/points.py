@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from semel.engines.journal import flows, patience, worker
+from semel.engines.journal import flows, worker
 from semel.errors import EngineUnavailable
+from semel.runtime import patience
 from semel.testing import Fault, Mode
 from tests.faults.flow_invariants import flaws, recorded
 from tests.faults.flow_operations import OPERATIONS

@@ -15,10 +15,10 @@ from typing import Any
 
 from semel.contract.decision import Reason
 from semel.contract.lifecycle import Status
-from semel.engines.journal import patience
 from semel.engines.temporal.ledger import Reservation, Settlement
 from semel.engines.temporal.records import Records, open_records
 from semel.errors import EngineUnavailable
+from semel.runtime import patience
 from semel.testing import Fault, Mode
 from tests.faults.forks import Forks, Say
 from tests.faults.site import Site

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 import semel
-from semel.engines.journal import control, leasing, patience, worker
+from semel.engines.journal import control, leasing, worker
+from semel.runtime import patience
 from tests.faults.shop import Shop
 from tests.faults.site import Site
 from tests.world import World, eventually

@@ -8,7 +8,8 @@ import asyncpg
 import pytest
 
 import semel
-from semel.engines.journal import leasing, patience
+from semel.engines.journal import leasing
+from semel.runtime import patience
 from tests.faults.operations import guarded_waiting
 from tests.faults.shop import Shop
 from tests.faults.site import Site

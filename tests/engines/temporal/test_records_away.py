@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from semel.contract.decision import Reason
-from semel.engines.journal import patience
 from semel.engines.temporal.records import open_records
 from semel.errors import EngineUnavailable
+from semel.runtime import patience
 from tests.engines.temporal.archive import WEEK, Away, end, opened, run, tapped
 from tests.faults.server import fragile_postgres
 from tests.world import World, eventually

@@ -10,10 +10,10 @@ import pytest
 
 from semel.contract.decision import Reason
 from semel.engines.journal.script import Row
-from semel.engines.temporal import duplicates
-from semel.engines.temporal.duplicates import Duplicates
 from semel.engines.temporal.records import Records
 from semel.errors import EngineUnavailable
+from semel.runtime import duplicates
+from semel.runtime.duplicates import DuplicateCounter
 from semel.testing import Fault
 from tests.engines.temporal.archive import WEEK, Away, opened, tapped
 from tests.world import World, eventually
@@ -105,8 +105,8 @@ async def test_a_look_that_fails_leaves_nothing_lying(monkeypatch: pytest.Monkey
             raise EngineUnavailable("the database is away.")
         written.extend(rows)
 
-    counts = Duplicates(write)
-    counts.add("r1", Reason.JOINED, datetime.now(UTC), WEEK)
+    counts = DuplicateCounter(write, logging.getLogger("semel.temporal"))
+    counts.add("r1", Reason.JOINED, 1)
     look = asyncio.create_task(counts.write())
     await eventually(lambda: counts._writer is None)
     may_fail.set()
@@ -115,11 +115,18 @@ async def test_a_look_that_fails_leaves_nothing_lying(monkeypatch: pytest.Monkey
     await eventually(lambda: written)
 
 
-async def test_what_is_kept_in_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_kept_in_memory_while_the_database_is_away_is_bounded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(duplicates, "MOST", 3)
     async with opened(world) as records:
-        for n in range(5):
+        await records.suppressed([])
+        tapped(records, away := Away())
+        counted(records, "r0", 2, world.now())
+        await eventually(lambda: records._duplicates._away)
+        for n in range(1, 5):
             counted(records, f"r{n}", 2, world.now())
+        away.away = False
         found = await records.suppressed([f"r{n}" for n in range(5)])
         assert found is not None
         assert sorted(s.execution_id for s in found) == ["r0", "r1", "r2"]

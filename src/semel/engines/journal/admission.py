@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Iterable, Sequence
@@ -24,16 +23,14 @@ from semel.engines.journal.admit import (
 from semel.engines.journal.coalesce import Coalescer, fitting
 from semel.engines.journal.hub import Hub
 from semel.engines.journal.lanes import Lanes
-from semel.engines.journal.patience import pause, persistently
 from semel.engines.journal.script import Collision, Row, Store
-from semel.errors import EngineUnavailable, phrase
+from semel.errors import EngineUnavailable
+from semel.runtime.duplicates import CountRow, DuplicateCounter
+from semel.runtime.patience import persistently
 
 log = logging.getLogger("semel.journal")
 MOST_AT_ONCE = 1000
 TRIES = 20
-FLUSH_COUNTS_AFTER = 0.5
-LONGEST_PAUSE = 30.0
-"""Seconds between two tries to write the counts of duplicates, at most."""
 LONG = 100
 CAREFUL_FOR = 600.0
 
@@ -47,10 +44,7 @@ class Admissions:
         self._lanes = lanes
         self._hub = hub
         self._group = Coalescer(self._flush, MOST_AT_ONCE, _weight)
-        self._counts: dict[tuple[str, str], list[int]] = {}
-        self._counter: asyncio.Task[None] | None = None
-        self._counting = asyncio.Lock()
-        self._closing = False
+        self._duplicates = DuplicateCounter(self._write_counts, log)
         self._mostly_duplicates = False
         self._careful_until = 0.0
 
@@ -156,57 +150,23 @@ class Admissions:
 
     def _suppress(self, decision: Join | Replay | Refuse, at: int) -> Admission:
         """Remember that a duplicate did not run; written down with others, never one by one."""
-        count = self._counts.setdefault((decision.prior.id, reason_of(decision)), [0, at, at])
-        count[0] += 1
-        count[2] = at
-        if self._counter is None:
-            self._counter = asyncio.create_task(self._count_soon())
+        self._duplicates.add(decision.prior.id, reason_of(decision), at)
         return Admission(decision.prior.id, decision)
 
-    async def _count_soon(self) -> None:
-        """Write the counts after a moment; while the database is away, try again until it is back."""
-        await asyncio.sleep(FLUSH_COUNTS_AFTER)
-        tries = 0
-        while self._counts:
-            try:
-                await self.write_counts()
-            except Exception as error:
-                if not tries and not self._closing:
-                    why = phrase(error)
-                    log.warning("suppressed duplicates are counted in memory until they can be written: %s", why)
-                await asyncio.sleep(pause(tries, LONGEST_PAUSE))
-                tries += 1
-        self._counter = None
-
     async def write_counts(self) -> None:
-        """Write the counts of suppressed duplicates; a database that is away loses none of them."""
-        async with self._counting:
-            await self._write_counts()
+        """Write the counts of suppressed duplicates; what could not be written is kept, and the error is raised."""
+        await self._duplicates.write()
 
-    async def _write_counts(self) -> None:
-        counts, self._counts = self._counts, {}
-        rows: list[Row] = [(id_, reason, *count) for (id_, reason), count in counts.items()]
-        try:
-            for at in range(0, len(rows), MOST_AT_ONCE):
-                await self._store.run(count_duplicates, rows[at : at + MOST_AT_ONCE])
-        except BaseException:
-            for key, (times, first, last) in counts.items():
-                kept = self._counts.setdefault(key, [0, first, last])
-                kept[0] += times
-                kept[1] = min(kept[1], first)
-                kept[2] = max(kept[2], last)
-            raise
+    async def _write_counts(self, rows: list[CountRow]) -> None:
+        await self._store.run(count_duplicates, [row[:5] for row in rows])  # they go when their execution goes
 
     async def close(self) -> None:
         """Let pending requests finish and write the counts."""
-        self._closing = True
         try:
             await self._group.drained()
-            await self.write_counts()  # after the counter, if it is writing: it is not stopped half way
+            await self._duplicates.close()
         finally:
-            if self._counter is not None:
-                self._counter.cancel()
-                self._counter = None
+            self._duplicates.stop()
 
 
 def _weight(request: StartRequest) -> int:

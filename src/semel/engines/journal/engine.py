@@ -36,13 +36,14 @@ from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.hub import Hub
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.lookout import backlog, worker_state
-from semel.engines.journal.patience import persistently
 from semel.engines.journal.queue_settings import WrittenQueueSettings
 from semel.engines.journal.script import Store
 from semel.engines.journal.worker import JournalWorker
-from semel.errors import EngineError, phrase
+from semel.errors import EngineError
 from semel.flow.replaying import try_replay
+from semel.runtime.duplicates import warn_of_lost_counts
 from semel.runtime.events import Events
+from semel.runtime.patience import persistently
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.journal")
@@ -347,8 +348,8 @@ class JournalEngine:
                 async with asyncio.timeout(CLOSE_WITHIN):
                     await self._admissions.close()
         except (TimeoutError, EngineError) as error:
-            why = phrase(error) if isinstance(error, EngineError) else "the database does not answer"
-            log.warning("counts of suppressed duplicates could not be written, and are lost: %s", why)
+            why = error if isinstance(error, EngineError) else "the database does not answer"
+            warn_of_lost_counts(log, why)
         finally:
             if self._own_store:
                 await self._store.close()

@@ -24,7 +24,6 @@ from semel.engines.journal.inbox import arrivals_of
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.leasing import lost_with
 from semel.engines.journal.loading import Clock, Held, Loaded, Ready
-from semel.engines.journal.patience import pause, persistently
 from semel.engines.journal.performing import Performer
 from semel.engines.journal.reading import dump_error
 from semel.engines.journal.script import Row
@@ -58,6 +57,7 @@ from semel.flow.instance import Instance
 from semel.flow.seen import Seen, SeenRow
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Identity, Turn
+from semel.runtime.patience import pause, persistently
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker

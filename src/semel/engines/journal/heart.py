@@ -28,9 +28,9 @@ from semel.engines.journal.leasing import (
     pulse,
     recover,
 )
-from semel.engines.journal.patience import Reminder, pause
 from semel.engines.journal.reporting import report_lost
 from semel.errors import EngineUnavailable, LeaseLost
+from semel.runtime.patience import Reminder, pause
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from semel.engines.journal.claiming import Claim, Fence
 from semel.engines.journal.leasing import take_back_these
-from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Ask, Each, Line, Script, procedure
+from semel.runtime.patience import persistently
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker

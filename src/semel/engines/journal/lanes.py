@@ -10,8 +10,8 @@ import secrets
 from collections.abc import Callable
 
 from semel.engine.start_request import RunOptions
-from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Ask, Line, Script, Store, procedure
+from semel.runtime.patience import persistently
 
 FLOWS = "@flows"
 """Lanes of workflows and entities: limits of a queue are for its tasks, not for turns."""

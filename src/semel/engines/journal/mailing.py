@@ -13,12 +13,12 @@ from semel.engines.journal.admit import insert
 from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.hub import Hub
 from semel.engines.journal.lanes import Lanes
-from semel.engines.journal.patience import persistently
 from semel.engines.journal.rows import row_of
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, Store, procedure
 from semel.errors import EngineUnavailable
 from semel.flow.replies import load as load_reply
 from semel.flow.replies import undelivered_of
+from semel.runtime.patience import persistently
 
 MOST_AT_ONCE = 1000
 TRIES = 100

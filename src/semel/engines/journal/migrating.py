@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Ask, Line, Raw, Script, Store, procedure
 from semel.errors import MigrationNeeded, SchemaTooNew
+from semel.runtime.patience import persistently
 
 Migration = tuple[int, str, str]
 

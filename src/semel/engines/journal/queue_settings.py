@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping
 
 from semel.contract.times import micros
-from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Ask, Line, Row, Script, Store, procedure
 from semel.errors import EngineUnavailable
+from semel.runtime.patience import persistently
 from semel.settings import QueueSettings
 
 CHECK_EVERY = 60.0

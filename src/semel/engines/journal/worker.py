@@ -32,7 +32,6 @@ from semel.engines.journal.intake import Intake
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.leasing import register, retire
 from semel.engines.journal.lookout import Lookout
-from semel.engines.journal.patience import pause, persistently
 from semel.engines.journal.queue_settings import WrittenQueueSettings
 from semel.engines.journal.reporting import report_endings
 from semel.engines.journal.script import Line, Store
@@ -42,6 +41,7 @@ from semel.engines.journal.turning import unpark
 from semel.errors import EngineError, EngineUnavailable, LeaseLost, phrase
 from semel.runtime.events import Events
 from semel.runtime.outage import Outage
+from semel.runtime.patience import pause, persistently
 from semel.settings import Settings
 
 log = logging.getLogger("semel.worker")

@@ -10,11 +10,11 @@ from typing import Any, Final
 import asyncpg
 
 from semel.engine.failure_log import log_failure
-from semel.engines.journal.patience import pause
 from semel.engines.journal.script import Listener
 from semel.engines.postgres.address import Address
 from semel.engines.postgres.wire import CLOSE_WITHIN, LOST, close_bounded, translate
 from semel.errors import EngineUnavailable, SemelError, phrase
+from semel.runtime.patience import pause
 
 log = logging.getLogger("semel.postgres")
 CHANNELS: Final = ("semel_work", "semel_later", "semel_done", "semel_cancel", "semel_news")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
@@ -16,16 +17,18 @@ from typing import Any
 
 from semel.contract.decision import Prior, Reason
 from semel.contract.records import Execution, Suppressed
+from semel.contract.times import instant, micros
 from semel.engine.protocol import Finding, Outcome
 from semel.engines.journal import migrating
-from semel.engines.journal.patience import persistently
 from semel.engines.journal.script import Row, Store
 from semel.engines.sqlite.store import SqliteStore
 from semel.engines.temporal import duplicates, ledger, transacting
-from semel.engines.temporal.duplicates import Duplicates
 from semel.engines.temporal.ledger import Reservation, Settlement
 from semel.errors import ConfigError, EngineError, EngineUnavailable
+from semel.runtime.duplicates import CountRow, DuplicateCounter, warn_of_lost_counts
+from semel.runtime.patience import persistently
 
+log = logging.getLogger("semel.temporal")
 Lives = Callable[[Sequence[str]], Awaitable[set[str]]]
 """Which of these executions are open in the cluster."""
 
@@ -45,7 +48,7 @@ class Records:
         self._auto_migrate = auto_migrate
         self._own_store = own_store
         self._opening: asyncio.Task[None] | None = None
-        self._duplicates = Duplicates(self._write_counts)
+        self._duplicates = DuplicateCounter(self._write_counts, log)
 
     @property
     def there(self) -> bool:
@@ -57,7 +60,8 @@ class Records:
     def count(self, execution: str, reason: Reason, at: datetime, keep: timedelta) -> None:
         """Count a duplicate that did not run, for `keep` after the last one; written later, never raises."""
         if self._store is not None:
-            self._duplicates.add(execution, reason, at, keep)
+            now = instant(at)
+            self._duplicates.add(execution, reason, now, now + micros(keep))
 
     async def suppressed(self, executions: Sequence[str]) -> list[Suppressed] | None:
         """What was counted for these executions. None: nobody knows, for want of a database or because it is away."""
@@ -69,7 +73,7 @@ class Records:
         except EngineError:
             return None
 
-    async def _write_counts(self, rows: list[Row]) -> None:
+    async def _write_counts(self, rows: list[CountRow]) -> None:
         await (await self._open()).run(duplicates.add, self._namespace, rows)
 
     # The ledger.
@@ -199,7 +203,10 @@ class Records:
         """Write down what is still in memory and let go."""
         if self._store is None:
             return
-        await self._duplicates.close()
+        try:
+            await self._duplicates.close()
+        except Exception as error:
+            warn_of_lost_counts(log, error)
         if self._own_store:
             await self._store.close()
 
