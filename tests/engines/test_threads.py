@@ -9,7 +9,7 @@ from contextvars import copy_context
 
 import pytest
 
-from semel.engines.journal.threads import Threads
+from semel.runtime.threads import Threads
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,8 @@ LONGEST: Final = 60.0
 """Seconds until it is offered again: as long as it has waited so far, within these bounds."""
 EVERY: Final = 60.0
 """Seconds between two warnings about one function."""
+NOT_DECODABLE: Final = ErrorInfo("semel.NotDecodable", "the stored arguments do not fit the function's signature.")
+"""For an input that could not be decoded, when nobody knows any more what was wrong with it."""
 
 
 class _Stored(Struct, omit_defaults=True):

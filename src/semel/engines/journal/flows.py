@@ -57,6 +57,7 @@ from semel.flow.instance import Instance
 from semel.flow.seen import Seen, SeenRow
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Identity, Turn
+from semel.runtime.long_journal import LONG, warn_of_long_journal
 from semel.runtime.patience import pause, persistently
 
 if TYPE_CHECKING:
@@ -69,8 +70,6 @@ MOST_AT_ONCE = 200
 WRITING_TURNS = "cannot write turns, trying again"
 PARTS, LEAST = 4, 25
 """Half of a worker's flows go on while the other half is written, in two of four parts; small ones do not pay."""
-LONG = 5_000
-"""Entries in a journal from which on a workflow is told to continue as new."""
 PARKS_OF_THE_UNKNOWN = 2
 PARKED_FIRST, PARKED_MOST = 5.0, 300.0
 """Seconds after which a parked flow is tried again: doubling, up to the second."""
@@ -185,11 +184,8 @@ class Flows:
                     self._report(held, instance, turn)
                 if made.forgives:
                     held.claim = claim = msgspec.structs.replace(claim, attempt=1)
-            if instance.entries >= LONG and instance.entries - len(turn.entries) < LONG:
-                log.warning(
-                    "workflow %r has %s entries in its journal: let it continue_as_new now and then, since all of it "
-                    "is read again after a crash", claim.key, f"{instance.entries:,}",
-                )  # fmt: skip
+            if instance.entries >= LONG:
+                warn_of_long_journal(log, instance, turn)
             if verdict is not HELD or turn.again is not None or turn.ended is not None:
                 if verdict is Verdict.ASLEEP and turn.due is not None:
                     self._worker.heart.due(turn.due)

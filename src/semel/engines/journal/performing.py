@@ -7,7 +7,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.contract.lifecycle import Status
-from semel.define.context import Running, call_within, enter
+from semel.define.context import Running, enter
 from semel.engine.outcomes import describe
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.loading import Held
@@ -15,7 +15,7 @@ from semel.flow import entries
 from semel.flow.commands import Command
 from semel.flow.entries import Resolved, Turned, raw
 from semel.flow.instance import Instance
-from semel.flow.step_attempts import run_step
+from semel.runtime.steps import describe_step, run_step, transaction_of
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
@@ -36,7 +36,9 @@ class Performer:
         """Run a step that cannot wait for anything; its answer. None: it may have to, and wants `perform`."""
         if not command.never_awaits or command.tries.max_attempts > 1 or command.call is None:
             return None
-        return copy_context().run(self._finish, command, command.call, self._running(command, claim, instance, 1))
+        return copy_context().run(
+            self._finish, command, command.call, describe_step(command, instance.who, 1, claim.token)
+        )
 
     def _finish(self, command: Command, call: Callable[[], Any], running: Running) -> Resolved:
         enter(running)
@@ -60,31 +62,17 @@ class Performer:
         """
         ended = await run_step(
             command,
-            lambda attempt: self._running(command, held.claim, instance, attempt),
+            lambda attempt: describe_step(command, instance.who, attempt, held.claim.token),
             lambda context, call: self._worker.threads().run(context, call),
             lambda: command.number in held.dropped,
             self._worker.events.retried,
         )
         return Resolved(command.number, ended.status.value, raw(ended.output), ended.error)
 
-    def _running(self, command: Command, claim: Claim, instance: Instance, attempt: int) -> Running:
-        return Running(
-            claim.execution, command.effect, command.name, "step", instance.who.namespace, instance.who.queue, attempt,
-            command.tries.max_attempts, 0, claim.token, workflow_id=claim.key,
-        )  # fmt: skip
-
     def transaction(
         self, command: Command, claim: Claim, instance: Instance, now: int
     ) -> tuple[Callable[[Any], Any], Tell]:
-        """What to do in a transaction, and what makes the row of the journal that says how it went.
-
-        The result is encoded within: one that cannot be stored undoes what was written.
-        """
-        call: Callable[..., Any] = command.call or _nothing
-        running = self._running(command, claim, instance, 1)
-
-        def do(tx: Any) -> bytes | None:
-            return call_within(running, lambda: command.write(call(tx)))
+        """What to do in a transaction, and what makes the row of the journal that says how it went."""
 
         def tell(output: bytes | None, error: BaseException | None) -> bytes:
             if error is None:
@@ -93,8 +81,4 @@ class Performer:
                 answer = Resolved(command.number, FAILED, error=describe(error), alone=True)
             return entries.dump([Turned(now), answer])
 
-        return do, tell
-
-
-def _nothing(*_: object) -> None:
-    return None
+        return transaction_of(command, describe_step(command, instance.who, 1, claim.token)), tell

@@ -8,15 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from semel.contract.lifecycle import Status
-from semel.contract.records import ErrorInfo
 from semel.engine import undecodable
 from semel.engines.journal.claiming import Claim
 from semel.engines.journal.reading import dump_error, load_error
 from semel.engines.journal.script import Each, Line, Row, Script, procedure
+from semel.runtime.attempt import AttemptOutcome
 
 MOST_AT_ONCE = 200
 """As many ids fit into one NOTIFY."""
-_UNKNOWN = ErrorInfo("semel.NotDecodable", "the stored arguments do not fit the function's signature.")
 
 
 class Ending(Struct, frozen=True):
@@ -39,6 +38,12 @@ class Ending(Struct, frozen=True):
         """What went wrong, in words."""
         error = load_error(self.error)
         return "" if error is None else error.message
+
+
+def ending_of(claim: Claim, ran: AttemptOutcome, seconds: float | None) -> Ending:
+    """What became of a claim, from what became of the attempt that was made of it."""
+    error = None if ran.error is None else dump_error(ran.error)
+    return Ending(claim, ran.status, ran.output, error, ran.retry_in, ran.undecodable, ran.exception, seconds)
 
 
 @procedure(Line.SETTLE, atomic=True)
@@ -78,7 +83,7 @@ def leave(
         stored, now = errors.get(ending.claim.execution, (None, 0))
         since = undecodable.load_since(stored) or now
         delay = undecodable.next_offer((now - since) / 1_000_000, patience)
-        error = load_error(ending.error) or _UNKNOWN
+        error = load_error(ending.error) or undecodable.NOT_DECODABLE
         if delay is None:
             over.append(replace(ending, error=dump_error(undecodable.given_up(error, patience))))
         else:

@@ -12,8 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 
-from msgspec.structs import force_setattr
-
 from semel.contract.lifecycle import Status
 from semel.contract.times import micros
 from semel.define.context import Running
@@ -21,7 +19,6 @@ from semel.define.registry import Registry
 from semel.engine import undecodable
 from semel.engine.events import WorkerEvent, WorkerEventType
 from semel.engine.failure_log import RepeatedFailures
-from semel.engines.journal.attempt import Interrupted, attempt
 from semel.engines.journal.claiming import Claim, random_number, release
 from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.flows import Flows
@@ -35,13 +32,14 @@ from semel.engines.journal.lookout import Lookout
 from semel.engines.journal.queue_settings import WrittenQueueSettings
 from semel.engines.journal.reporting import report_endings
 from semel.engines.journal.script import Line, Store
-from semel.engines.journal.settling import MOST_AT_ONCE, Ending, leave, put_off, settle
-from semel.engines.journal.threads import Threads
+from semel.engines.journal.settling import MOST_AT_ONCE, Ending, ending_of, leave, put_off, settle
 from semel.engines.journal.turning import unpark
 from semel.errors import EngineError, EngineUnavailable, LeaseLost, phrase
+from semel.runtime.attempt import Interrupted, run_attempt
 from semel.runtime.events import Events
 from semel.runtime.outage import Outage
 from semel.runtime.patience import pause, persistently
+from semel.runtime.threads import Threads
 from semel.settings import Settings
 
 log = logging.getLogger("semel.worker")
@@ -326,9 +324,8 @@ class JournalWorker:
             else:
                 if self.events.observed:
                     self.events.started(running)
-                ending = await attempt(task, claim, running, self.threads, self.app_settings.max_payload)
-                if began:
-                    force_setattr(ending, "seconds", time.perf_counter() - began)
+                ran = await run_attempt(task, claim.input, running, self.threads, self.app_settings.max_payload)
+                ending = ending_of(claim, ran, time.perf_counter() - began if began else None)
                 if ending.undecodable:
                     self._warner.left(claim.name, claim.execution, ending.message)
         except Interrupted:

@@ -47,11 +47,11 @@ from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Ended, Identity, Turn
 from semel.runtime.events import FromThreads
+from semel.runtime.long_journal import warn_of_long_journal
 from semel.settings import Settings
 
 T = TypeVar("T")
-LONG: Final = 5_000
-"""Entries of a journal that are many."""
+TOO_LONG: Final = ", and Temporal ends what has 50,000 events"
 BASELINE: Final = "semel.version."
 """How markers begin that say which version of a workflow a run began with."""
 REFUSED: Final = "semel.refused."
@@ -321,7 +321,7 @@ class FlowHost(ABC):
         if self.journal is not None and turn.entries:
             row = row_of(turn.entries, self.commands.steps)
             self.position += 1
-            self._warn(instance, turn)
+            warn_of_long_journal(workflow.logger, instance, turn, also=TOO_LONG)
             if not _one_step(turn):
                 then = await self._through(self.commands.write(row))
                 self.journal.compare(row, then or row)
@@ -335,14 +335,6 @@ class FlowHost(ABC):
         if published:
             workflow.upsert_memo(published)
         return row
-
-    def _warn(self, instance: Instance, turn: Turn) -> None:
-        if instance.entries >= LONG and instance.entries - len(turn.entries) < LONG:
-            workflow.logger.warning(
-                "workflow %r has %s entries in its journal: let it continue_as_new now and then, since all of it is "
-                "read again after a crash, and Temporal ends what has 50,000 events", self.card.key,
-                f"{instance.entries:,}",
-            )  # fmt: skip
 
     def _set_alarm(self, due: int | None) -> None:
         """One timer at a time, kept while it is the right one: each is two events of history."""

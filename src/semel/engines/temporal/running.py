@@ -16,19 +16,15 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError
 
 from semel.contract.lifecycle import Status
-from semel.contract.records import ErrorInfo
 from semel.define.context import Running
 from semel.define.task import Task
 from semel.engine import undecodable
-from semel.engines.journal.attempt import Interrupted, attempt
-from semel.engines.journal.claiming import Claim
-from semel.engines.journal.reading import load_error
-from semel.engines.journal.settling import Ending
-from semel.engines.journal.threads import Threads
 from semel.engines.temporal.attempts import Slip, Verdict, read_slip
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import NOTHING, unwrap, wrap
+from semel.runtime.attempt import AttemptOutcome, Interrupted, run_attempt
 from semel.runtime.events import Events
+from semel.runtime.threads import Threads
 from semel.settings import Settings
 
 log = logging.getLogger("semel.worker")
@@ -73,7 +69,7 @@ class Runner:
         self._settings = settings
         self._warner = undecodable.Warner(log, settings.worker.decode_timeout)
         self._threads: Threads | None = None
-        self._inner: dict[bytes, asyncio.Task[Ending]] = {}
+        self._inner: dict[bytes, asyncio.Task[AttemptOutcome]] = {}
         self._outer: dict[bytes, asyncio.Task[Any]] = {}
         self.errands = Interruptible()
         """What it does for workflows besides."""
@@ -103,21 +99,17 @@ class Runner:
             slip.id, slip.key, task.name, "task", self._namespace, info.task_queue, slip.attempt, slip.max_attempts,
             slip.generation, slip.attempt, parent_workflow_id=slip.parent, _root=slip.root,
         )  # fmt: skip
-        claim = Claim(
-            0, slip.attempt, slip.id, slip.attempt, slip.max_attempts, False, task.name, slip.key, slip.generation,
-            input, "task", slip.root or slip.id, slip.parent,
-        )  # fmt: skip
         if self.events.observed:
             self.events.claimed(running)
             self.events.started(running)
         began = time.perf_counter() if self.events.wants_ends else 0.0
         self.busy[info.task_token] = running
-        inner = asyncio.create_task(attempt(task, claim, running, self.threads, self._settings.max_payload))
+        inner = asyncio.create_task(run_attempt(task, input, running, self.threads, self._settings.max_payload))
         self._inner[info.task_token] = inner
         self._outer[info.task_token] = _this_task()
         heart = asyncio.create_task(_beat(running, self._settings.worker.lease))
         try:
-            ending = await _until_end(task, running, inner)
+            ran = await _until_end(task, running, inner)
         except Interrupted:
             why = activity.cancellation_details()
             if why is not None and (why.not_found or why.timed_out):
@@ -127,24 +119,23 @@ class Runner:
             heart.cancel()
             del self.busy[info.task_token], self._inner[info.task_token], self._outer[info.task_token]
             self._ended.append((time.monotonic(), info.workflow_id or "", info.workflow_run_id or ""))
-        if ending.undecodable and offered_again:
-            raise self._left(ending, slip, running)
-        self._report(running, ending, time.perf_counter() - began if began else None)
-        return _told(ending)
+        if ran.undecodable and offered_again:
+            raise self._left(ran, slip, running)
+        self._report(running, ran, time.perf_counter() - began if began else None)
+        return _told(ran)
 
-    def _report(self, running: Running, ending: Ending, seconds: float | None) -> None:
+    def _report(self, running: Running, ran: AttemptOutcome, seconds: float | None) -> None:
         """Tell who listens what became of an attempt."""
-        error = load_error(ending.error)
-        if ending.retry_in is not None:
-            self.events.retried(running, ending.status, error, ending.retry_in)
-        elif error is not None or self.events.wants_ends:
-            self.events.ended(running, ending.status, seconds, error, ending.exception)
+        if ran.retry_in is not None:
+            self.events.retried(running, ran.status, ran.error, ran.retry_in)
+        elif ran.error is not None or self.events.wants_ends:
+            self.events.ended(running, ran.status, seconds, ran.error, ran.exception)
 
-    def _left(self, ending: Ending, slip: Slip, running: Running) -> ApplicationError:
+    def _left(self, ran: AttemptOutcome, slip: Slip, running: Running) -> ApplicationError:
         """Leave a task for a worker that can decode its input; the workflow that waits for it offers it again."""
         patience = self._settings.worker.decode_timeout
         delay = undecodable.next_offer(slip.undecoded, patience)
-        error = load_error(ending.error) or ErrorInfo("semel.NotDecodable", ending.message)
+        error = ran.error or undecodable.NOT_DECODABLE
         if delay is None:
             error = undecodable.given_up(error, patience)
             self.events.ended(running, Status.FAILED, None, error)
@@ -190,7 +181,7 @@ def _this_task() -> asyncio.Task[Any]:
     return task
 
 
-async def _until_end(task: Task[..., Any], running: Running, inner: asyncio.Task[Ending]) -> Ending:
+async def _until_end(task: Task[..., Any], running: Running, inner: asyncio.Task[AttemptOutcome]) -> AttemptOutcome:
     while True:
         try:
             return await asyncio.shield(inner)
@@ -223,15 +214,15 @@ def _given_back() -> ApplicationError:
     return _error(Verdict(retry_in=0.0, counts=False), "the worker stopped")
 
 
-def _told(ending: Ending) -> RawValue:
-    match ending.status:
+def _told(ran: AttemptOutcome) -> RawValue:
+    match ran.status:
         case Status.COMPLETED:
-            return wrap(ending.output)
+            return wrap(ran.output)
         case Status.CANCELLED:
             raise CancelledError("cancelled")
         case status:
-            error = load_error(ending.error)
-            raise _error(Verdict(status.value, error, ending.retry_in), error.message if error else status.value)
+            message = ran.error.message if ran.error else status.value
+            raise _error(Verdict(status.value, ran.error, ran.retry_in), message)
 
 
 def _error(verdict: Verdict, message: str) -> ApplicationError:

@@ -13,7 +13,6 @@ from semel.codec import decoder_of
 from semel.contract.decision import Admit, Reason, Refuse
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
-from semel.define.context import Running, call_within
 from semel.engine import conflicts
 from semel.engine.outcomes import describe
 from semel.engine.start_request import StartRequest
@@ -37,8 +36,8 @@ from semel.engines.temporal.running import Interruptible, Runner
 from semel.errors import ConfigError, InputError
 from semel.flow.commands import Command, Kind
 from semel.flow.entries import raw
-from semel.flow.step_attempts import StepOutcome, run_step
 from semel.flow.turn import Identity
+from semel.runtime.steps import StepOutcome, describe_step, run_step, transaction_of
 
 if TYPE_CHECKING:
     from semel.engines.temporal.engine import TemporalEngine
@@ -169,7 +168,7 @@ class Service:
     async def _step(self, command: Command, who: Identity) -> StepOutcome:
         return await run_step(
             command,
-            lambda attempt: _running(command, who, attempt),
+            lambda attempt: describe_step(command, who, attempt, command.number),
             lambda context, call: self._runner.threads().run(context, call),
             lambda: self._runner.steps.over or activity.is_cancelled(),
             self._runner.events.retried,
@@ -178,18 +177,13 @@ class Service:
     async def _transaction(self, command: Command, who: Identity) -> StepOutcome:
         """The same inside a transaction of the records database, exactly once."""
         records = self._engine.records
-        call: Callable[..., Any] = command.call or _nothing
         try:
             if not records.there:
                 raise ConfigError(
                     "ctx.transaction() on Temporal happens in the records database, and none is given: "
                     "App('temporal://…', records='postgresql://…')."
                 )
-            running = _running(command, who, 1)
-
-            def do(tx: Any) -> bytes | None:
-                return call_within(running, lambda: command.write(call(tx)))
-
+            do = transaction_of(command, describe_step(command, who, 1, command.number))
             output = await records.transact(who.id, str(command.number), do)
         except Exception as error:
             return StepOutcome(Status.FAILED, error=describe(error))
@@ -210,14 +204,3 @@ def _left(place: steps.Place) -> tuple[Command, Identity]:
     if found is None:  # its workflow has left this process: whoever has it now runs the step
         raise RuntimeError(f"step {place.number} is not here any more")
     return found
-
-
-def _running(command: Command, who: Identity, count: int) -> Running:
-    return Running(
-        who.id, command.effect, command.name, "step", who.namespace, who.queue, count, command.tries.max_attempts, 0,
-        command.number, workflow_id=who.key,
-    )  # fmt: skip
-
-
-def _nothing(*_: object) -> None:
-    return None

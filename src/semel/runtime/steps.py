@@ -1,4 +1,4 @@
-"""Runs a step with its retries: what every engine does with a function that a workflow runs in place."""
+"""Runs the functions that a workflow runs in place: a step with its retries, or what a transaction does."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
-from semel.define.context import Running, enter
+from semel.define.context import Running, call_within, enter
 from semel.engine.outcomes import describe, describe_timeout
 from semel.flow.commands import Command
+from semel.flow.turn import Identity
 
 RunInThread = Callable[[Context, Callable[[], Any]], Awaitable[Any]]
 """Runs a sync function in a thread of the worker, in a context."""
@@ -30,6 +31,33 @@ class StepOutcome(Struct, frozen=True):
     status: Status
     output: bytes | None = None
     error: ErrorInfo | None = None
+
+
+def describe_step(command: Command, who: Identity, attempt: int, token: int) -> Running:
+    """What `semel.current()` shows of an attempt of a step."""
+    return Running(
+        who.id,
+        command.effect,
+        command.name,
+        "step",
+        who.namespace,
+        who.queue,
+        attempt,
+        command.tries.max_attempts,
+        0,
+        token,
+        workflow_id=who.key,
+    )
+
+
+def transaction_of(command: Command, running: Running) -> Callable[[Any], bytes | None]:
+    """What to do in a transaction. The result is encoded within: one that cannot be stored undoes what was written."""
+    call: Callable[..., Any] | None = command.call
+
+    def do(tx: Any) -> bytes | None:
+        return call_within(running, lambda: command.write(None if call is None else call(tx)))
+
+    return do
 
 
 async def run_step(
