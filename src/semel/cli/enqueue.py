@@ -125,10 +125,7 @@ async def _enqueue(app: App, target: str, call: Call[Any], wish: Wish, paper: Pa
             note(_told(handle))
         if not await app.workers():
             note(f"No worker holds a lease. In another shell: semel worker {target}")
-        await handle.result(timeout=wish.timeout)  # raises when it did not complete
-        outcome = await app.engine.outcome(handle.id, None)
-        stored = None if outcome is None else outcome.output
-        result = None if stored is None else json.loads(stored)
+        result = await handle.output(timeout=wish.timeout)
         if paper.as_json:
             paper.data({**answer, "status": Status.COMPLETED, "result": result})
         else:

@@ -24,8 +24,7 @@ async def show(
     """Show one execution: where it stands, its input, its result or its error."""
     handle = await app.get(id)
     execution = await handle.describe()
-    stored = await app.engine.input_of(execution.id)
-    given = None if stored is None else json.loads(stored)
+    given = await handle.input()
     result = await _result(handle, execution)
     if paper.as_json:
         paper.data({**as_data(execution), "input": given, "result": result})
@@ -33,7 +32,7 @@ async def show(
     for label, value in _lines(execution):
         if value:
             paper.line(f"{label:<12}{value}")
-    paper.line(f"{'input':<12}{'past its retention' if stored is None else _brief(given)}")
+    paper.line(f"{'input':<12}{'past its retention' if given is None else _brief(given)}")
     if execution.status is Status.COMPLETED:
         paper.line(f"{'result':<12}{'past its retention' if execution.expired else _brief(result)}")
     parked = execution.kind != "task" and is_parked(execution)
@@ -61,7 +60,7 @@ async def show(
 async def _result(handle: Handle[Any], execution: Execution) -> Any:
     if execution.status is not Status.COMPLETED or execution.expired:
         return None
-    return await handle.result()
+    return await handle.output()
 
 
 def _lines(e: Execution) -> list[tuple[str, str]]:

@@ -15,7 +15,6 @@ from semel.cli.verb import database_verb
 from semel.cli.workflows.commands import Asked, commands_of
 from semel.cli.workflows.finding import WhichOne, flow_of
 from semel.cli.workflows.listing import is_parked
-from semel.flow import snapshot
 
 _RELEASED = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
 WIDEST = 70
@@ -33,8 +32,8 @@ async def show(app: App, paper: Paper, which: WhichOne) -> None:
     handle, execution = await flow_of(app, which)
     events, unknown = await _events(handle, execution)
     waits = [command for command in commands_of(events, execution) if command.open]
-    given = await _given(app, execution)
-    result = await handle.result() if execution.status is Status.COMPLETED and not execution.expired else None
+    given = await (handle.input() if execution.kind == "workflow" else handle.state())
+    result = await handle.output() if execution.status is Status.COMPLETED and not execution.expired else None
     attributes = await handle.attributes()
     if paper.as_json:
         paper.data(
@@ -62,17 +61,6 @@ async def _events(handle: Handle[Any], execution: Execution) -> tuple[Sequence[E
         if execution.kind == "workflow":
             raise
         return (), error.message
-
-
-async def _given(app: App, execution: Execution) -> Any:
-    """What a workflow was given, and what an entity was when it last rested."""
-    if execution.kind == "workflow":
-        stored = await app.engine.input_of(execution.id)
-    else:
-        there, data = await app.engine.state_of(execution.key or "")
-        stored = snapshot.load(data).input if data is not None and execution.status.live else None
-        stored = b"{}" if there and data is None else stored
-    return None if stored is None else json.loads(stored)
 
 
 def _head(paper: Paper, e: Execution, given: Any, attributes: dict[str, str]) -> None:
