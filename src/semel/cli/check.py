@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -17,6 +17,7 @@ from semel.check import check as check_paths
 from semel.cli.exits import Exit, guarded
 from semel.cli.paper import console, note, safe
 from semel.cli.verb import Debug, Json
+from semel.records import to_json
 
 Paths = Annotated[
     list[Path], typer.Argument(metavar="PATH", help="Files and folders of your project.", show_default=False)
@@ -38,7 +39,7 @@ def check(paths: Paths, as_json: Json = False, sarif_file: Sarif = None, debug: 
         if sarif_file is not None:
             _write_sarif(report, sarif_file)
         if as_json:
-            sys.stdout.write(json.dumps(_data(report), ensure_ascii=False, indent=2) + "\n")
+            sys.stdout.write(json.dumps(to_json(report), ensure_ascii=False, indent=2) + "\n")
         elif sarif_file != "-":
             _tell(report)
         if not report.workflows:
@@ -76,28 +77,6 @@ def _line(finding: Finding) -> Text:
         (f"; {finding.rule.why}", "dim"), ("; instead: ", "dim"), (finding.instead, "green"),
     )  # fmt: skip
     return Text.assemble(*((safe(text), style) for text, style in parts))
-
-
-def _data(report: Report) -> dict[str, Any]:
-    """The report for programs."""
-    return {
-        "files": report.files,
-        "workflows": report.workflows,
-        "findings": [
-            {
-                "path": finding.path,
-                "line": finding.line,
-                "column": finding.column,
-                "rule": finding.rule.id,
-                "name": finding.rule.name,
-                "what": finding.what,
-                "why": finding.rule.why,
-                "instead": finding.instead,
-                "chain": list(finding.chain),
-            }
-            for finding in report.findings
-        ],
-    }
 
 
 def _write_sarif(report: Report, name: str) -> None:

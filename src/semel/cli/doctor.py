@@ -6,7 +6,7 @@ from rich.text import Text
 
 from semel import App
 from semel.cli.exits import Exit
-from semel.cli.paper import Paper, plain
+from semel.cli.paper import Paper
 from semel.cli.verb import database_verb
 
 
@@ -16,7 +16,7 @@ async def doctor(app: App, paper: Paper) -> Exit:
     findings = await app.doctor()
     bad = [finding for finding in findings if not finding.ok]
     if paper.as_json:
-        paper.data({"ok": not bad, "findings": [plain(finding) for finding in findings]})
+        paper.data({"ok": not bad, "findings": findings})
     else:
         mark = {True: Text("ok", "green"), False: Text("NOT OK", "bold red")}
         paper.table(("", "What", "Found"), [(mark[f.ok], f.what, f.detail) for f in findings])

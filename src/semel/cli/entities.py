@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from semel import App, FailedMessage
+from semel import App
 from semel.cli.exits import EPILOG, Exit
-from semel.cli.paper import Paper, plain, when
+from semel.cli.paper import Paper, when
 from semel.cli.verb import database_verb
 
 entities = typer.Typer(
@@ -32,7 +32,7 @@ async def failed(app: App, paper: Paper, key: AnyKey = None) -> None:
     """List messages that failed and were not sent again, of one entity or of all, newest first."""
     found = await app.failed_messages(key)
     if paper.as_json:
-        paper.data([message_data(one) for one in found])
+        paper.data(found)
         return
     rows = [
         (one.entity, str(one.number), one.handler, one.dedup_key or "", when(one.failed_at), str(one.error))
@@ -55,24 +55,11 @@ async def redrive(
     """Send messages that failed again, oldest first, each under its own key."""
     sent = await app.redrive_messages(key, number)
     if paper.as_json:
-        paper.data({"redriven": [message_data(one) for one in sent]})
+        paper.data({"redriven": sent})
     else:
         paper.line(f"{len(sent)} sent again." if sent else f"No message of {key} has failed.")
         paper.next("entities", "failed", key)
     return Exit.OK
-
-
-def message_data(message: FailedMessage) -> dict[str, Any]:
-    """A failed message for programs."""
-    return {
-        "entity": message.entity,
-        "number": message.number,
-        "handler": message.handler,
-        "dedup_key": message.dedup_key,
-        "failed_at": message.failed_at,
-        "error": plain(message.error),
-        "arguments": message.arguments,
-    }
 
 
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {"Look": {"failed": failed}, "Act": {"redrive": redrive}}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from semel import App, Explanation, Status
-from semel.cli.entities import message_data
+from semel import App, Status
 from semel.cli.exits import Exit
 from semel.cli.listing import Kind
-from semel.cli.paper import Paper, as_data, note, plain
+from semel.cli.paper import Paper, note
 from semel.cli.verb import database_verb
 
 _RELEASED = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
@@ -32,7 +31,7 @@ async def explain(
     for other in known[1:]:
         note(f"A {other.kind} has this key too. See: semel explain {key} --kind {other.kind}")
     if paper.as_json:
-        paper.data(explanation_data(told))
+        paper.data(told)
     else:
         paper.line(told.text)
         if told.executions:
@@ -46,17 +45,3 @@ async def explain(
         else:
             paper.next("list")
     return Exit.OK if told.executions else Exit.NOT_FOUND
-
-
-def explanation_data(told: Explanation) -> dict[str, Any]:
-    """An explanation for programs."""
-    return {
-        "key": told.key,
-        "kind": told.kind,
-        "executions": [as_data(execution) for execution in told.executions],
-        "suppressed": [plain(suppressed) for suppressed in told.suppressed],
-        "failed_messages": [message_data(message) for message in told.undelivered.failed],
-        "refused": [plain(conflict) for conflict in told.undelivered.refused],
-        "asked_at": told.asked_at,
-        "text": told.text,
-    }

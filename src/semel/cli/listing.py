@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from semel import App, Execution, Status
-from semel.cli.paper import Paper, ago, as_data, status_text
+from semel.cli.paper import Paper, ago, status_text
 from semel.cli.verb import database_verb
 
 StatusOption = Annotated[Status | None, typer.Option("--status", help="Only those that stand so.")]
@@ -39,7 +39,7 @@ async def list_executions(
     """List executions, newest first."""
     found = await app.list(status=status, queue=queue, name=name, kind=kind, limit=limit, before=before)
     if paper.as_json:
-        paper.data([as_data(execution) for execution in found])
+        paper.data(found)
         return
     if not found:
         paper.line("Nothing here matches.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 import sys
@@ -15,7 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from semel import Execution, Status
+from semel import Status
+from semel.contract.durations import spell
+from semel.records import to_json
 from semel.settings import Settings, load
 
 PIPED_WIDTH = 200
@@ -66,7 +67,7 @@ class Paper:
 
     def data(self, value: Any) -> None:
         """The answer for programs."""
-        sys.stdout.write(json.dumps(value, default=plain, ensure_ascii=False, indent=2) + "\n")
+        sys.stdout.write(json.dumps(to_json(value), ensure_ascii=False, indent=2) + "\n")
         sys.stdout.flush()
 
     def line(self, text: str = "", style: str = "") -> None:
@@ -95,26 +96,6 @@ class Paper:
         for row in rows:
             table.add_row(*(safe(cell) if isinstance(cell, str) else cell for cell in row))
         console().print(table)
-
-
-def plain(value: Any) -> Any:
-    """What JSON does not know: moments in ISO 8601, spans in seconds, the rest as text."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return str(value)
-
-
-def as_data(execution: Execution) -> dict[str, Any]:
-    """An execution for programs."""
-    return {
-        **dataclasses.asdict(execution),
-        "expires_at": execution.expires_at,
-        "window_ends_at": execution.window_ends_at,
-    }
 
 
 def status_text(status: Status) -> Text:
@@ -148,23 +129,10 @@ def _rough(span: timedelta) -> str:
 def elapsed(span: timedelta) -> str:
     """A span to the millisecond while it is short, then to the second."""
     seconds = span.total_seconds()
-    return f"{seconds:.3f}s" if seconds < 60 else spelled(span)
+    return f"{seconds:.3f}s" if seconds < 60 else spell(timedelta(seconds=round(seconds)))
 
 
 def brief(text: str, most: int) -> str:
     """The beginning of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def spelled(span: timedelta) -> str:
-    """A span as settings write it, such as 30d or 1h30m."""
-    left = round(span.total_seconds())
-    if left >= 36_500 * 86_400:
-        return "forever"
-    parts = []
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
-        count, left = divmod(left, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts) or "0"

@@ -6,8 +6,9 @@ import dataclasses
 from datetime import timedelta
 
 from semel import App
-from semel.cli.paper import Paper, spelled
+from semel.cli.paper import Paper
 from semel.cli.verb import database_verb
+from semel.contract.durations import spell
 
 
 @database_verb()
@@ -15,21 +16,7 @@ async def queues(app: App, paper: Paper) -> None:
     """Show queues, what is in them, and their limits."""
     found = await app.queues()
     if paper.as_json:
-        paper.data(
-            [
-                {
-                    "name": queue.name,
-                    "ready": queue.ready,
-                    "running": queue.running,
-                    "delayed": queue.delayed,
-                    "retention": queue.settings.retention,
-                    "dedup_window": queue.settings.dedup_window,
-                    "rate_limit": queue.settings.rate_limit,
-                    "concurrency": queue.settings.concurrency,
-                }
-                for queue in found
-            ]
-        )
+        paper.data(found)
         return
     if not found:
         paper.line("There are no queues yet: a queue appears with its first task.")
@@ -44,4 +31,4 @@ async def queues(app: App, paper: Paper) -> None:
 
 
 def _brief(value: object) -> str:
-    return spelled(value) if isinstance(value, timedelta) else str(value)
+    return spell(value) if isinstance(value, timedelta) else str(value)

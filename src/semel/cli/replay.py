@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from semel import App, InvalidValue, Replayed, Status
 from semel.cli.exits import Exit, guarded
 from semel.cli.loading import Target, load_app
-from semel.cli.paper import Paper, console, plain
+from semel.cli.paper import Paper, console
 from semel.cli.verb import Debug, Json, must_exist
 
 
@@ -77,7 +77,7 @@ def report(paper: Paper, found: Sequence[Replayed]) -> Exit:
     """Tell which would be parked, and why; the code to exit with."""
     bad = [one for one in found if not one.ok]
     if paper.as_json:
-        paper.data({"replayed": sum(not one.missing for one in found), "parked": [plain(one) for one in bad]})
+        paper.data({"replayed": sum(not one.missing for one in found), "parked": bad})
         return Exit.DIFFERS if bad else Exit.OK
     for one in bad:
         paper.line(f"{one.key} ({one.name}, {one.id}) would {_fate(one)}:", "bold red")

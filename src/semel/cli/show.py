@@ -8,9 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from semel import App, Execution, Handle, Status
-from semel.cli.paper import Paper, as_data, spelled, when
+from semel.cli.paper import Paper, when
 from semel.cli.verb import database_verb
 from semel.cli.workflows.listing import is_parked
+from semel.contract.durations import spell
+from semel.records import to_json
 
 _RELEASED = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
 
@@ -27,7 +29,7 @@ async def show(
     given = await handle.input()
     result = await _result(handle, execution)
     if paper.as_json:
-        paper.data({**as_data(execution), "input": given, "result": result})
+        paper.data({**to_json(execution), "input": given, "result": result})
         return
     for label, value in _lines(execution):
         if value:
@@ -76,7 +78,7 @@ def _lines(e: Execution) -> list[tuple[str, str]]:
         ("due", when(e.run_at)),
         ("started", when(e.started_at)),
         ("ended", when(e.finished_at)),
-        ("kept until", f"{when(e.expires_at)} ({spelled(e.retention)})" if e.expires_at else ""),
+        ("kept until", f"{when(e.expires_at)} ({spell(e.retention)})" if e.expires_at else ""),
         ("worker", e.worker or ""),
         ("progress", e.progress or ""),
         ("parent", e.parent_id or ""),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semel import App
-from semel.cli.paper import Paper, ago, plain, when
+from semel.cli.paper import Paper, ago, when
 from semel.cli.verb import database_verb
 
 
@@ -12,7 +12,7 @@ async def workers(app: App, paper: Paper) -> None:
     """Show the workers that hold a lease."""
     found = await app.workers()
     if paper.as_json:
-        paper.data([plain(worker) for worker in found])
+        paper.data(found)
         return
     if not found:
         paper.line("No worker holds a lease.")

@@ -11,7 +11,7 @@ import typer
 from semel import App, InvalidValue
 from semel.cli.exits import Exit, guarded
 from semel.cli.loading import load_app
-from semel.cli.paper import Paper, note, plain
+from semel.cli.paper import Paper, note
 from semel.cli.replay import read, report
 from semel.cli.verb import Debug, Json, database_verb
 from semel.cli.workflows.finding import WhichOne, flow_of
@@ -65,7 +65,7 @@ def import_(
         if app is not None:
             return report(paper, [app.replay_history(text)])
         if as_json:
-            paper.data({**head, "events": [plain(event) for event in events]})
+            paper.data({**head, "events": events})
             return Exit.OK
         for label, value in head.items():
             paper.line(f"{label:<12}{value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from semel import App, EngineError, ErrorInfo, Execution, InvalidValue, Status
 from semel.cli.listing import StatusOption
-from semel.cli.paper import Paper, ago, ahead, as_data, brief, status_text
+from semel.cli.paper import Paper, ago, ahead, brief, status_text
 from semel.cli.verb import database_verb
 
 PAGE = 1000
@@ -59,7 +59,7 @@ async def list_workflows(
     else:
         found = list(await app.list(kind=kind or Kind.WORKFLOW, status=status, limit=limit, before=before, **which))
     if paper.as_json:
-        paper.data([as_data(execution) for execution in found])
+        paper.data(found)
         return
     if not found:
         paper.line(_none(kind, parked))

@@ -10,11 +10,12 @@ from typing import Any
 from rich.text import Text
 
 from semel import App, Event, Execution, Handle, NotFound, Status
-from semel.cli.paper import Paper, ago, as_data, brief, elapsed, plain, when
+from semel.cli.paper import Paper, ago, brief, elapsed, when
 from semel.cli.verb import database_verb
 from semel.cli.workflows.commands import Asked, commands_of
 from semel.cli.workflows.finding import WhichOne, flow_of
 from semel.cli.workflows.listing import is_parked
+from semel.records import to_json
 
 _RELEASED = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
 WIDEST = 70
@@ -38,8 +39,8 @@ async def show(app: App, paper: Paper, which: WhichOne) -> None:
     if paper.as_json:
         paper.data(
             {
-                **as_data(execution), "parked": is_parked(execution), _GIVEN[execution.kind]: given, "result": result,
-                "attributes": attributes, "events": [plain(event) for event in events],
+                **to_json(execution), "parked": is_parked(execution), _GIVEN[execution.kind]: given, "result": result,
+                "attributes": attributes, "events": events,
                 "open": [command.as_data() for command in waits],
             }
         )  # fmt: skip
