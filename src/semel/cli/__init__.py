@@ -11,7 +11,7 @@ import semel
 from semel.cli.cancel import cancel
 from semel.cli.check import check
 from semel.cli.clean import clean
-from semel.cli.demo.command import demo
+from semel.cli.demo import demo
 from semel.cli.doctor import doctor
 from semel.cli.enqueue import enqueue
 from semel.cli.entities import entities
