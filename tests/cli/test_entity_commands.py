@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import semel as library
-from semel.cli.loading import load_app
+from semel.cli.command import load_app
 from tests.cli.shell import Answer, at_shell
 from tests.world import World, eventually, waits
 
@@ -108,7 +108,7 @@ async def test_a_parked_entity_is_seen_and_can_be_ended(meters: Meters, tmp_path
         file = tmp_path / "meter.json"
         assert (await meters.say("workflows", "export", "Meter/m", "--output", str(file))).code == 0
         assert json.loads(file.read_text())["kind"] == "entity"
-        assert "Nothing is under way" in (await at_shell("workflows", "import", str(file))).out
+        assert "No message is being handled" in (await at_shell("workflows", "import", str(file))).out
         assert [(await at_shell("replay", one, "--file", str(file))).code for one in (newer, older)] == [0, 7]
 
         assert (await meters.say("workflows", "signal", "Meter/m", "x")).code == 3
@@ -171,7 +171,7 @@ async def test_messages_that_failed_are_listed_and_sent_again(meters: Meters) ->
         assert (await meters.say("entities", "failed", "Meter/none")).code == 3
         assert (await meters.say("entities", "redrive", "Meter/m", "99")).code == 4
         told = await meters.say("entities", "redrive", "Meter/m", str(failed["number"]))
-        assert (told.code, "1 sent again." in told.out) == (0, True)
+        assert (told.code, "Sent 1 again." in told.out) == (0, True)
         async with app.worker():
             assert await meter(app).ask("add", 0, timeout="60s") == 11
         told = await meters.say("entities", "failed", "Meter/m")

@@ -20,6 +20,7 @@ import typer
 from rich.text import Text
 
 from semel import App, ConfigError, EngineError, EngineUnavailable, Execution, Explanation, Handle, Status
+from semel.cli.command import Debug, Exit, guarded
 from semel.cli.demo_shop import (
     CENTS,
     DATABASE,
@@ -33,9 +34,7 @@ from semel.cli.demo_shop import (
     read_ledger,
 )
 from semel.cli.demo_shop import app as shop
-from semel.cli.exits import Exit, guarded
-from semel.cli.paper import console
-from semel.cli.verb import Debug
+from semel.cli.output import console
 
 REQUESTS = 50
 CUSTOMERS = 5
