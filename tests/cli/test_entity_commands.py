@@ -78,7 +78,7 @@ async def test_a_parked_entity_is_seen_and_can_be_ended(meters: Meters, tmp_path
     async with new, old:
         async with new.worker():
             await meter(new).ask("add", 5, timeout="60s")
-        assert "no entity" in (await meters.say("workflows", "list", "--parked")).out
+        assert "No workflow or entity is parked" in (await meters.say("workflows", "list", "--parked")).out
         assert "No workflow matches" in (await meters.say("workflows", "list")).out
         told = await meters.say("workflows", "list", "--kind", "entity")
         assert [word in told.out for word in ("entity", "Meter/m", "waiting")] == [True] * 3
@@ -162,7 +162,7 @@ async def test_messages_that_failed_are_listed_and_sent_again(meters: Meters) ->
         assert (told.code, "Meter/m" in told.out, "not -2" in told.out) == (0, True, True)
         for verb in (("explain", "Meter/m", "--kind", "entity"), ("show", (await found(app)).id)):
             told = await meters.say(*verb)
-            assert [text in told.out for text in ("ValueError: not -2", "came with 'nap'")] == [True, True], told.out
+            assert [text in told.out for text in ("ValueError: not -2", "was used for 'nap'")] == [True, True], told.out
         explained = json.loads((await meters.say("explain", "Meter/m", "--kind", "entity", "--json")).out)
         assert explained["failed_messages"][0]["number"] == failed["number"]
         assert explained["refused"][0]["offered"] == "nap"
