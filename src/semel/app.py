@@ -21,7 +21,7 @@ from semel.contract.keys import ID_LENGTH, check_attribute, check_key, check_kin
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate
 from semel.contract.records import Execution, Explanation, FailedMessage, Undelivered
-from semel.contract.words import tell
+from semel.contract.words import explain_text
 from semel.define.entity import Entity
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
@@ -351,7 +351,7 @@ class App(Definitions):
         found = Undelivered()
         if kind != "task" and executions:
             found = await self.engine.undelivered(kind, key)
-        text = tell(key, executions, suppressed, now, await self._why_it_waits(executions), found)
+        text = explain_text(key, executions, suppressed, now, await self._why_it_waits(executions), found)
         return Explanation(key, kind, tuple(executions), tuple(suppressed or ()), now, text, found)
 
     async def failed_messages(self, key: str | None = None) -> Sequence[FailedMessage]:

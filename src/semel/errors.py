@@ -2,36 +2,36 @@
 
     SemelError
     ├── ConfigError                 C01  a setting or a semel.toml that cannot be used
-    ├── DefinitionError             C02  a decorated function or class that cannot be what it is made
+    ├── DefinitionError             C02  a decorated function or class that cannot be a task, workflow or entity
     ├── InputError
     │   ├── InvalidKey              K01  a task_id that cannot be a key
-    │   ├── InvalidValue            V01  an option (duration, rate, priority ...) out of its bounds
+    │   ├── InvalidValue            V01  an option (duration, rate, priority ...) that is out of bounds
     │   ├── NotEncodable            V02  an argument or result that JSON cannot carry
     │   ├── PayloadTooLarge         V03  an argument or result over the size limit
     │   └── NotDecodable            V04  stored data that no longer fits the annotation
     ├── Duplicate
-    │   ├── KeyConflict             K02  same key, other input or other function
-    │   ├── TaskAlreadyExists       K03  same key, and one is there (on_duplicate="raise")
-    │   └── TaskAlreadyCompleted    K04  same key, and one completed (on_duplicate="raise")
+    │   ├── KeyConflict             K02  same key, different input or function
+    │   ├── TaskAlreadyExists       K03  an execution with this key exists (on_duplicate="raise")
+    │   └── TaskAlreadyCompleted    K04  an execution with this key completed (on_duplicate="raise")
     ├── OutcomeError
     │   ├── TaskFailed              R01  the execution ended failed
     │   ├── TaskCancelled           R02  the execution was cancelled
-    │   ├── TaskTimedOut            R03  the last attempt ran over its timeout
+    │   ├── TaskTimedOut            R03  the last attempt ran longer than its timeout
     │   ├── ResultExpired           R04  the result is past its retention
     │   └── ResultPending           R05  still running when result(timeout=...) ran out
     ├── NotFound                    X01  no such execution, key or task
     ├── NotRedrivable               X02  redrive() of something that did not fail
-    ├── NotResettable               X03  reset() to where a workflow cannot go back to
+    ├── NotResettable               X03  reset() to a point that a workflow cannot go back to
     ├── OutsideTask                 T01  current() or effect_key() where no task runs
-    ├── NonDeterminism              W01  workflow code does not do what its journal says it did
+    ├── NonDeterminism              W01  workflow code differs from what its journal recorded
     ├── Forbidden                   W02  workflow code did something that belongs in a task
-    ├── WorkflowEnded               W03  a signal or message to something that has ended
-    └── EngineError                 N00  the database refuses: role, statement, damaged file
+    ├── WorkflowEnded               W03  a signal or message to an execution that has ended
+    └── EngineError                 N00  the database refused: role, statement, damaged file
         ├── EngineUnavailable       N01  the database cannot be reached or stopped answering
         ├── MigrationNeeded         N02  tables are missing or old: run `semel migrate`
         ├── SchemaTooNew            N03  tables were made by a newer Semel
-        ├── LeaseLost               N04  this worker was away too long; others took its work
-        └── SqliteLibraryConflict   N05  two SQLite libraries in one process were about to share a file
+        ├── LeaseLost               N04  this worker was silent for too long; others took its work
+        └── SqliteLibraryConflict   N05  two SQLite libraries in one process would have shared a file
 
 Each has a stable `code` (`SEMEL-K02`), says what happened, to which thing, and what to do next.
 """
@@ -93,23 +93,23 @@ class ConfigError(SemelError):
 
 
 class DefinitionError(SemelError):
-    """A decorated function or class cannot become what it is made; raised when the module is imported."""
+    """A decorated function or class cannot be a task, workflow or entity; raised when the module is imported."""
 
     code = "SEMEL-C02"
 
 
 class InputError(SemelError, ValueError):
-    """Something handed to Semel is refused at the door; nothing was written."""
+    """Something given to Semel is refused; nothing was written."""
 
 
 class InvalidKey(InputError):
-    """A `task_id` is blank, too long, or holds characters that keys may not have."""
+    """A `task_id` is blank, too long, or contains characters that a key cannot have."""
 
     code = "SEMEL-K01"
 
 
 class InvalidValue(InputError):
-    """An option is out of its bounds: a duration, a rate, a priority, a policy name."""
+    """An option is out of bounds: a duration, a rate, a priority, a policy name."""
 
     code = "SEMEL-V01"
 
@@ -142,7 +142,7 @@ class Duplicate(SemelError):
 
 
 class KeyConflict(Duplicate):
-    """The key belongs to an execution with other input, or of another function.
+    """The key belongs to an execution with different input, or of another function.
 
     `differences` maps each differing field to (stored, offered); it is empty when the stored
     input is past its retention and only the fingerprint is left.
@@ -169,7 +169,7 @@ class TaskAlreadyExists(Duplicate):
 
 
 class TaskAlreadyCompleted(Duplicate):
-    """`on_duplicate="raise"`: an execution under the key completed; here is its result."""
+    """`on_duplicate="raise"`: an execution with this key has completed; `result` is its result."""
 
     code = "SEMEL-K04"
 
@@ -236,7 +236,7 @@ class ResultExpired(OutcomeError):
 
 
 class ResultPending(OutcomeError, TimeoutError):
-    """`result(timeout=...)` ran out; the execution itself goes on."""
+    """`result(timeout=...)` ran out; the execution itself continues."""
 
     code = "SEMEL-R05"
 
@@ -260,13 +260,13 @@ class NotResettable(SemelError):
 
 
 class OutsideTask(SemelError, RuntimeError):
-    """`semel.current()` and `semel.effect_key()` only mean something while a task runs."""
+    """`semel.current()` and `semel.effect_key()` work only inside a task."""
 
     code = "SEMEL-T01"
 
 
 class NonDeterminism(SemelError):
-    """The code of a workflow no longer does what its journal says it did: it waits for code that does."""
+    """The code of a workflow differs from what its journal recorded; the workflow waits for compatible code."""
 
     code = "SEMEL-W01"
 
@@ -278,9 +278,9 @@ class NonDeterminism(SemelError):
 
 
 class Forbidden(SemelError):
-    """Workflow code was about to touch the outside: a socket, a file, a process. It has not happened.
+    """Workflow code tried to use a socket, a file or a process. The call was not made.
 
-    `what` is the call, `where` the line (`file:line`) of the workflow's code that led to it. Also raised where a
+    `what` is the call, `where` the line (`file:line`) of the workflow's code that led to it. Also raised if a
     function in `ctx.transaction` uses the app.
     """
 
@@ -293,13 +293,13 @@ class Forbidden(SemelError):
 
 
 class WorkflowEnded(SemelError):
-    """What was sent cannot be delivered: the workflow has ended."""
+    """A signal or message cannot be delivered: the workflow has ended."""
 
     code = "SEMEL-W03"
 
 
 class EngineError(SemelError):
-    """The engine below could not do its part."""
+    """The database or cluster refused an operation."""
 
     code = "SEMEL-N00"
 
@@ -329,6 +329,6 @@ class LeaseLost(EngineError):
 
 
 class SqliteLibraryConflict(EngineError):
-    """A file was about to be opened through two SQLite libraries in one process, which destroys it. It was not."""
+    """Two SQLite libraries in one process would have opened the same file, which destroys it. It was refused."""
 
     code = "SEMEL-N05"

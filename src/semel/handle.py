@@ -12,9 +12,9 @@ from semel.contract.records import Execution
 from semel.define.entity import Entity
 from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
-from semel.engine.protocol import Outcome, Past
+from semel.engine.protocol import Past
 from semel.errors import InvalidValue, NotFound, ResultPending, WorkflowEnded
-from semel.flow import recording
+from semel.flow import recording, snapshot
 from semel.flow.fork import commit_before
 from semel.flow.history import Event, tell_history
 
@@ -50,6 +50,17 @@ class Handle(Generic[T_co]):
         Raises TaskFailed, TaskCancelled or TaskTimedOut when it ended so, ResultExpired past retention, and
         ResultPending when `timeout` is over first (the execution goes on).
         """
+        data = await self._output(timeout)
+        task = self._app.tasks.get(self.name)
+        if task is None or isinstance(task, Entity):
+            return cast(T_co, decode_plain(data))
+        return cast(T_co, task.shape.decode_result(data))
+
+    async def output(self, timeout: Duration | None = None) -> Any:
+        """Wait for the end and return the result as plain JSON data; raises what `result` raises."""
+        return decode_plain(await self._output(timeout))
+
+    async def _output(self, timeout: Duration | None) -> bytes | None:
         seconds = None if timeout is None else parse_duration(timeout, "timeout").total_seconds()
         outcome = await self._app.engine.outcome(self.id, seconds)
         if outcome is None:
@@ -57,15 +68,25 @@ class Handle(Generic[T_co]):
                 f"execution {self.id} of {self.name!r} has not ended after {seconds:g} s. It goes on: ask again.",
                 execution_id=self.id,
             )
-        return cast(T_co, self._value(outcome))
+        if outcome.status is not Status.COMPLETED or outcome.expired:
+            raise failure(self.id, self.name, outcome)
+        return outcome.output
 
-    def _value(self, outcome: Outcome) -> Any:
-        if outcome.status is Status.COMPLETED and not outcome.expired:
-            task = self._app.tasks.get(self.name)
-            if task is None or isinstance(task, Entity):
-                return decode_plain(outcome.output)
-            return task.shape.decode_result(outcome.output)
-        raise failure(self.id, self.name, outcome)
+    async def input(self) -> dict[str, Any] | None:
+        """The arguments as plain JSON data, by name; None once retention has dropped them."""
+        found: dict[str, Any] | None = decode_plain(await self._app.engine.input_of(self.id))
+        return found
+
+    async def state(self) -> dict[str, Any] | None:
+        """The state of an entity as plain JSON data, as its last message left it; None once the entity has ended."""
+        execution = await self.describe()
+        if execution.kind != "entity" or execution.key is None:
+            raise InvalidValue(f"execution {self.id} is a {execution.kind}: only an entity has a state.")
+        there, data = await self._app.engine.state_of(execution.key)
+        if data is None or not execution.status.live:
+            return {} if there and data is None else None
+        found: dict[str, Any] = decode_plain(snapshot.load(data).input)
+        return found
 
     async def describe(self) -> Execution:
         """The execution as it stands now. NotFound once it is past its retention."""

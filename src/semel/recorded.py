@@ -23,7 +23,7 @@ async def own_flows(
 ) -> list[Execution]:
     """Those that this app has the code of, newest first."""
     if limit < 1:
-        raise InvalidValue(f"limit={limit!r}: give a whole number from 1 up.")
+        raise InvalidValue(f"limit={limit!r}: give a whole number, 1 or more.")
     oldest = None if since is None else datetime.now(UTC) - parse_duration(since, "since")
     found = [e for kind in KINDS for e in await _of_kind(app, kind, status, name, oldest, limit)]
     return sorted(found, key=lambda e: e.created_at, reverse=True)[:limit]

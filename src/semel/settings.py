@@ -5,24 +5,34 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from semel.contract.durations import Duration, parse_duration
+import msgspec
+
+from semel.codec import converter_of
+from semel.contract.durations import Duration, parse_duration, spell
 from semel.contract.keys import check_name
 from semel.contract.rates import Rate, parse_rate
 from semel.errors import ConfigError, InvalidValue, phrase
 
 DEFAULT_URL = "sqlite:///semel.db"
-SQLITE_DRIVERS = ("auto", "sqlite3", "apsw")
+SHORTEST_LEASE: Final = timedelta(milliseconds=300)
+
+Lease = Annotated[timedelta, "lease"]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+CountOrZero = Annotated[int, msgspec.Meta(ge=0)]
+SqliteDriver = Literal["auto", "sqlite3", "apsw"]
+Versioning = Literal["pinned", "auto_upgrade"]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What can be set for a queue. None: as others have set it, or the default, which is no limit.
+    """The settings of a queue. None keeps what was set before; a queue that was never set up has no limits.
 
     A rate limit of "none" and a concurrency of 0 lift limits that were set before.
     """
@@ -30,50 +40,56 @@ class QueueSettings:
     retention: timedelta | None = None
     dedup_window: timedelta | None = None
     rate_limit: Rate | None = None
-    concurrency: int | None = None
+    concurrency: CountOrZero | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """How workers behave."""
 
-    concurrency: int = 100
-    lease: timedelta = timedelta(seconds=30)
-    """A worker that is silent for this long is taken for dead, and its tasks run elsewhere."""
+    concurrency: Count = 100
+    lease: Lease = timedelta(seconds=30)
+    """A worker that sends no heartbeat for this long is considered dead, and other workers run its tasks."""
     grace: timedelta = timedelta(seconds=30)
     """How long running tasks may take to finish after the first SIGTERM."""
     clean_every: timedelta = timedelta(hours=1)
-    cached_workflows: int = 1000
-    """How many waiting workflows are kept in memory; the others are read from their journal when they go on."""
+    cached_workflows: CountOrZero = 1000
+    """How many waiting workflows stay in memory; the others are read from their journal when they continue."""
     decode_timeout: timedelta = timedelta(minutes=10)
-    """How long a task whose input no worker can decode is left for one that can, before it fails."""
+    """How long a task whose input cannot be decoded waits for a worker that can decode it, before it fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemporalSettings:
-    """How to reach a Temporal server. None: as Temporal's own configuration says. Secrets show in no repr."""
+    """How to connect to a Temporal server. None: Temporal's own configuration decides. Secrets are left out of repr."""
 
     tls: bool | None = None
-    """None: on if there is an API key or a certificate."""
+    """None: on if an API key or a certificate is given."""
     tls_server_name: str | None = None
     server_root_ca: str | None = None
-    """A file, as are the client's certificate and its key."""
+    """A file, like the client's certificate and its key."""
     client_cert: str | None = None
     client_key: str | None = None
     api_key: str | None = field(default=None, repr=False)
     profile: str | None = None
     config_file: str | None = None
     metrics: str | None = None
-    """Where to show the metrics of the SDK to Prometheus."""
+    """The address at which Prometheus can read the SDK's metrics."""
     deployment: str | None = None
-    """The deployment that workers are part of; with it they are versioned by their build."""
+    """The deployment that workers belong to; with it, workers are versioned by their build."""
     build_id: str | None = None
-    versioning: str = "auto_upgrade"
+    versioning: Versioning = "auto_upgrade"
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Temporal's own variables, TEMPORAL_*, as they were found."""
+    """The TEMPORAL_* environment variables."""
 
 
-TEMPORAL_VARIABLES = {
+VARIABLES: Final = {
+    "SEMEL_URL": "url",
+    "SEMEL_NAMESPACE": "namespace",
+    "SEMEL_RECORDS": "records",
+    "SEMEL_SQLITE_DRIVER": "sqlite_driver",
+}
+TEMPORAL_VARIABLES: Final = {
     "SEMEL_TEMPORAL_TLS": "tls",
     "SEMEL_TEMPORAL_TLS_SERVER_NAME": "tls_server_name",
     "SEMEL_TEMPORAL_SERVER_ROOT_CA": "server_root_ca",
@@ -96,23 +112,26 @@ class Settings:
     url: str = DEFAULT_URL
     namespace: str = "default"
     records: str | None = None
-    """The database beside a Temporal cluster, for what the cluster does not keep."""
-    sqlite_driver: str = "auto"
-    """The SQLite library to use: Python's own `sqlite3`, or apsw. "auto": apsw only where the own one is too old."""
-    max_payload: int = 1 << 20
+    """A database beside a Temporal cluster, for what the cluster does not keep."""
+    sqlite_driver: SqliteDriver = "auto"
+    """The SQLite library: Python's own `sqlite3`, or apsw. "auto": apsw only if Python's own library is too old."""
+    max_payload: Count = 1 << 20
     auto_migrate: bool = False
     queues: Mapping[str, QueueSettings] = field(default_factory=dict)
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     temporal: TemporalSettings = field(default_factory=TemporalSettings)
 
     def with_queue(self, name: str, values: Mapping[str, Any]) -> Settings:
-        """A copy in which a queue has these settings on top of what it had."""
-        old = self.queues.get(name, QueueSettings())
-        return replace(self, queues={**self.queues, check_name(name, "queue"): read_queue(name, values, old)})
+        """A copy with these settings of one queue; None keeps the value that the queue had."""
+        old = self.queues.get(check_name(name, "queue"), QueueSettings())
+        return replace(self, queues={**self.queues, name: _read_table(old, values, f"queues.{name}")})
+
+
+T = TypeVar("T", Settings, QueueSettings, WorkerSettings, TemporalSettings)
 
 
 def load(config: str | os.PathLike[str] | None, env: Mapping[str, str] = os.environ) -> Settings:
-    """semel.toml, then the variables SEMEL_* on top. A missing default file is fine; a named one is not."""
+    """Read semel.toml, then the SEMEL_* variables, which win. Only the default file may be missing."""
     settings = Settings()
     if config is not None:
         path = Path(config)
@@ -120,22 +139,11 @@ def load(config: str | os.PathLike[str] | None, env: Mapping[str, str] = os.envi
             settings = _read_file(path)
         elif path.name != "semel.toml" or path.parent != Path():
             raise ConfigError(f"config={str(config)!r}: there is no such file.")
-    variables = {"SEMEL_URL": "url", "SEMEL_NAMESPACE": "namespace", "SEMEL_RECORDS": "records"}
-    variables["SEMEL_SQLITE_DRIVER"] = "sqlite_driver"
-    overrides: dict[str, Any] = {setting: env[name] for name, setting in variables.items() if env.get(name)}
-    if "sqlite_driver" in overrides:
-        known_driver(overrides["sqlite_driver"], "SEMEL_SQLITE_DRIVER")
-    return replace(settings, **overrides, temporal=_temporal_variables(env, settings.temporal))
-
-
-def _temporal_variables(env: Mapping[str, str], old: TemporalSettings) -> TemporalSettings:
     prefix = "SEMEL_TEMPORAL_"
     known_keys([name for name in env if name.startswith(prefix)], TEMPORAL_VARIABLES, "variable")
-    found: dict[str, Any] = {setting: env[name] for name, setting in TEMPORAL_VARIABLES.items() if env.get(name)}
-    if "tls" in found:
-        found["tls"] = truth(found["tls"], "SEMEL_TEMPORAL_TLS")
+    temporal = _read_variables(settings.temporal, env, TEMPORAL_VARIABLES)
     own = {name: value for name, value in env.items() if name.startswith("TEMPORAL_")}
-    return replace(read_temporal(found, old), environment=own)
+    return replace(_read_variables(settings, env, VARIABLES), temporal=replace(temporal, environment=own))
 
 
 def _read_file(path: Path) -> Settings:
@@ -149,111 +157,132 @@ def _read_file(path: Path) -> Settings:
         raise ConfigError(f"{path}: {error.message}") from error
 
 
-def read_settings(table: Mapping[str, Any]) -> Settings:
-    """Validate the contents of a semel.toml."""
-    known_keys(table, (f.name for f in fields(Settings)), "setting")
-    values: dict[str, Any] = {}
-    for name in ("url", "namespace", "records", "sqlite_driver"):
-        if name in table:
-            values[name] = _typed(table, name, str, name)
-    if "sqlite_driver" in table:
-        known_driver(table["sqlite_driver"], "sqlite_driver")
-    if "max_payload" in table:
-        values["max_payload"] = positive(table["max_payload"], "max_payload")
-    if "auto_migrate" in table:
-        values["auto_migrate"] = _typed(table, "auto_migrate", bool, "auto_migrate")
-    if "worker" in table:
-        values["worker"] = read_worker(_typed(table, "worker", dict, "worker"))
-    if "temporal" in table:
-        values["temporal"] = read_temporal(_typed(table, "temporal", dict, "temporal"))
-    queues = {}
-    for name, entry in _typed(table, "queues", dict, "queues", {}).items():
-        if not isinstance(entry, dict):
-            raise ConfigError(f"queues.{name} is {entry!r}: write a table, [queues.{name}].")
-        queues[check_name(name, "queue")] = read_queue(name, entry, QueueSettings())
-    return Settings(**values, queues=queues)
-
-
-def read_queue(name: str, table: Mapping[str, Any], old: QueueSettings) -> QueueSettings:
-    """Validate the settings of one queue."""
-    known_keys(table, (f.name for f in fields(QueueSettings)), f"setting of queue {name!r}")
-    new: dict[str, Any] = {}
-    for key in ("retention", "dedup_window"):
-        if table.get(key) is not None:
-            new[key] = parse_duration(table[key], f"queues.{name}.{key}")
-    if table.get("rate_limit") is not None:
-        new["rate_limit"] = parse_rate(table["rate_limit"], f"queues.{name}.rate_limit")
-    if table.get("concurrency") is not None:
-        new["concurrency"] = positive(table["concurrency"], f"queues.{name}.concurrency", least=0)
+def _read_variables(old: T, env: Mapping[str, str], variables: Mapping[str, str]) -> T:
+    """Apply environment variables to settings; an empty variable counts as unset."""
+    kinds = _field_types(type(old))
+    secret = isinstance(old, TemporalSettings)
+    new = {}
+    for variable, name in variables.items():
+        if text := env.get(variable):
+            value = parse_bool(text, variable) if kinds[name] is bool else text
+            try:
+                new[name] = _read_value(kinds[name], value, variable, secret=secret)
+            except InvalidValue as error:
+                raise ConfigError(error.message) from error
     return replace(old, **new)
 
 
+def read_settings(table: Mapping[str, Any]) -> Settings:
+    """Validate the contents of a semel.toml."""
+    return _read_table(Settings(), table, "")
+
+
 def read_worker(table: Mapping[str, Any], old: WorkerSettings | None = None) -> WorkerSettings:
-    """Validate worker settings; None leaves a value as it was."""
-    known_keys(table, (f.name for f in fields(WorkerSettings)), "setting of [worker]")
-    new: dict[str, Any] = {}
-    for key in ("lease", "grace", "clean_every", "decode_timeout"):
-        if table.get(key) is not None:
-            new[key] = parse_duration(table[key], f"worker.{key}")
-    if table.get("concurrency") is not None:
-        new["concurrency"] = positive(table["concurrency"], "worker.concurrency")
-    if table.get("cached_workflows") is not None:
-        new["cached_workflows"] = positive(table["cached_workflows"], "worker.cached_workflows", least=0)
-    settings = replace(old or WorkerSettings(), **new)
-    if settings.lease < timedelta(milliseconds=300):
-        raise InvalidValue(f"worker.lease={table.get('lease')!r}: give at least '300ms'.")
-    return settings
+    """Validate worker settings; None keeps the old value."""
+    return _read_table(old or WorkerSettings(), table, "worker")
 
 
-def read_temporal(table: Mapping[str, Any], old: TemporalSettings | None = None) -> TemporalSettings:
-    """Validate how to reach a Temporal server. What is wrong is named, and never shown: it may be a secret."""
-    known_keys(table, TEMPORAL_VARIABLES.values(), "setting of [temporal]")
-    for key, value in table.items():
-        kind = bool if key == "tls" else str
-        if not isinstance(value, kind):
-            raise ConfigError(f"temporal.{key} is a {type(value).__name__}: give a {kind.__name__}.")
-    if table.get("versioning", "pinned") not in ("pinned", "auto_upgrade"):
-        raise ConfigError("temporal.versioning: write 'pinned' or 'auto_upgrade'.")
-    return replace(old or TemporalSettings(), **table)
+def _read_table(old: T, table: Mapping[str, Any], where: str) -> T:
+    """Validate a table of settings on top of old ones; None keeps the old value."""
+    kinds = _field_types(type(old))
+    known_keys(table, kinds, f"setting in [{where}]" if where else "setting")
+    prefix = f"{where}." if where else ""
+    secret = isinstance(old, TemporalSettings)
+    new = {
+        name: _read_value(kinds[name], value, prefix + name, secret=secret)
+        for name, value in table.items()
+        if value is not None
+    }
+    return replace(old, **new)
 
 
-def truth(value: str, what: str) -> bool:
-    """'true' or 'false', as URLs and variables write it."""
-    if value.lower() not in ("true", "false"):
-        raise ConfigError(f"{what}={value!r}: write true or false.")
-    return value.lower() == "true"
+def _read_value(kind: Any, value: Any, what: str, *, secret: bool) -> Any:
+    """Validate one setting. The error names it, its value unless that may be a secret, and what is allowed."""
+    if kind in _PARSERS:
+        return _PARSERS[kind](value, what)
+    if kind in _SECTIONS:
+        return _read_table(kind(), _table(value, what), what)
+    if kind == Mapping[str, QueueSettings]:
+        return _read_queues(_table(value, what))
+    try:
+        return _CONVERTERS[kind](value)
+    except msgspec.ValidationError:
+        shown = what if secret else f"{what}={value!r}"
+        raise InvalidValue(f"{shown}: use {_describe(kind)}.") from None
 
 
-def known_driver(value: str, what: str) -> None:
-    """Refuse what is no driver for SQLite."""
-    if value not in SQLITE_DRIVERS:
-        raise ConfigError(f"{what}={value!r}: write one of {', '.join(SQLITE_DRIVERS)}.")
+def _read_queues(table: Mapping[str, Any]) -> dict[str, QueueSettings]:
+    return {
+        check_name(name, "queue"): _read_table(QueueSettings(), _table(entry, f"queues.{name}"), f"queues.{name}")
+        for name, entry in table.items()
+    }
 
 
-def positive(value: Any, what: str, least: int = 1) -> int:
-    """A whole number from 1 up, or from another least one."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidValue(f"{what}={value!r}: give a whole number from {least} up.")
+def _table(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidValue(f"{what}={value!r}: write a table, [{what}].")
     return value
 
 
+def _read_lease(value: Duration, what: str) -> timedelta:
+    lease = parse_duration(value, what)
+    if lease < SHORTEST_LEASE:
+        raise InvalidValue(f"{what}={value!r}: use at least {spell(SHORTEST_LEASE)!r}.")
+    return lease
+
+
+_PARSERS: Final[Mapping[Any, Callable[[Any, str], Any]]] = {
+    timedelta: parse_duration,
+    Lease: _read_lease,
+    Rate: parse_rate,
+}
+"""Types of settings that are written in a form of their own."""
+_CONVERTERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
+    kind: converter_of(kind) for kind in (str, bool, Count, CountOrZero, SqliteDriver, Versioning)
+}
+_SECTIONS: Final = (WorkerSettings, TemporalSettings)
+
+
+def _field_types(kind: type) -> dict[str, Any]:
+    """The settings that a file can have, with the type of each, without `None`."""
+    hints = get_type_hints(kind, include_extras=True)
+    hints.pop("environment", None)
+    return {name: _without_none(hint) for name, hint in hints.items()}
+
+
+def _without_none(hint: Any) -> Any:
+    members = [member for member in get_args(hint) if member is not NoneType]
+    return members[0] if NoneType in get_args(hint) else hint
+
+
+def _describe(kind: Any) -> str:
+    """What is allowed, in words."""
+    if kind is Count:
+        return "a whole number, 1 or more"
+    if kind is CountOrZero:
+        return "a whole number, 0 or more"
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    return {str: "text in quotes", bool: "true or false"}[kind]
+
+
+def parse_bool(value: str, what: str) -> bool:
+    """Read 'true' or 'false', as URLs and environment variables write it."""
+    if value.lower() not in ("true", "false"):
+        raise ConfigError(f"{what}={value!r}: use true or false.")
+    return value.lower() == "true"
+
+
 def known_keys(table: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Refuse a key that is not known, with the nearest one that is."""
+    """Refuse an unknown key, and suggest the nearest known one."""
     names = sorted(known)
     for key in table:
         if key not in names:
             near = difflib.get_close_matches(key, names, 1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
+            hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(names)}."
             raise ConfigError(f"unknown {what}: {key!r}. {hint}")
 
 
-def _typed(table: Mapping[str, Any], key: str, kind: type, what: str, default: Any = None) -> Any:
-    value = table.get(key, default)
-    if not isinstance(value, kind):
-        raise ConfigError(f"{what} is {value!r}: give a {kind.__name__}.")
-    return value
-
-
 def optional_duration(value: Duration | None, what: str) -> timedelta | None:
-    """A duration, or None."""
+    """Read a duration, or None."""
     return None if value is None else parse_duration(value, what)

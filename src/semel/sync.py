@@ -49,6 +49,18 @@ class SyncHandle(Generic[T_co]):
         """See Handle.result."""
         return self._face.wait(self._handle.result(timeout))
 
+    def output(self, timeout: Duration | None = None) -> Any:
+        """See Handle.output."""
+        return self._face.wait(self._handle.output(timeout))
+
+    def input(self) -> dict[str, Any] | None:
+        """See Handle.input."""
+        return self._face.wait(self._handle.input())
+
+    def state(self) -> dict[str, Any] | None:
+        """See Handle.state."""
+        return self._face.wait(self._handle.state())
+
     def describe(self) -> Execution:
         """See Handle.describe."""
         return self._face.wait(self._handle.describe())

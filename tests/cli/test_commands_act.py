@@ -159,10 +159,10 @@ async def test_redrive_all_leaves_entities_alone(world: World) -> None:
 async def test_cancel_of_what_has_ended_is_a_conflict(world: World) -> None:
     (id,) = await failures(world, 1)
     told = await at_shell("cancel", id, "--url", world.url)
-    assert (told.code, "had ended before: failed" in told.out) == (4, True)
+    assert (told.code, "had already ended: failed" in told.out) == (4, True)
 
 
 def test_clean_says_how_much(world: World) -> None:
     semel("migrate", "--url", world.url)
     assert semel("clean", "--json", "--url", world.url).data == {"executions": 0}
-    assert "Looked at 0" in semel("clean", "--url", world.url).out
+    assert "Checked 0" in semel("clean", "--url", world.url).out

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import semel as library
-from tests.cli.shell import at_shell, semel
+from tests.cli.shell import at_shell, semel, shop
 from tests.world import World
 
 
@@ -98,7 +98,7 @@ def test_queue_limits_of_the_settings_file_are_shown(sqlite_world: World, tmp_pa
 def test_doctor_finds_all_well(world: World) -> None:
     semel("migrate", "--url", world.url)
     told = semel("doctor", "--url", world.url)
-    assert (told.code, "All well." in told.out) == (0, True)
+    assert (told.code, "Everything is ok." in told.out) == (0, True)
     assert semel("doctor", "--json", "--url", world.url).data["ok"] is True
 
 
@@ -110,6 +110,29 @@ async def test_doctor_exits_with_1_when_a_finding_is_not_ok(world: World) -> Non
     )
     told = await at_shell("doctor", "--url", world.url)
     assert (told.code, "run out: gone:1" in told.out) == (1, True)
+
+
+def test_doctor_takes_an_app(sqlite_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = shop(sqlite_world, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    semel("migrate", "--url", sqlite_world.url)
+    told = semel("doctor", f"{module}:app")
+    assert (told.code, "Everything is ok." in told.out) == (0, True), told
+    told = semel("doctor", f"{module}:app", "--url", sqlite_world.url)
+    assert (told.code, "not both" in told.err) == (2, True)
+
+
+def test_doctor_of_a_database_that_was_never_used(tmp_path: Path) -> None:
+    file = tmp_path / "new.db"
+    told = semel("doctor", "--url", f"sqlite:///{file}")
+    assert (told.code, "There is no database yet" in told.out, "NOT OK" in told.out) == (0, True, False)
+    data = semel("doctor", "--json", "--url", f"sqlite:///{file}").data
+    assert (data["ok"], data["findings"][0]["what"]) == (True, "database")
+    assert not file.exists()
+    file.touch()
+    told = semel("doctor", "--url", f"sqlite:///{file}")
+    assert (told.code, "no tables yet" in told.out) == (0, True), told
 
 
 def test_namespaces_are_apart(world: World) -> None:

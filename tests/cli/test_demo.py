@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from semel import Execution, Explanation, Status, Suppressed
-from semel.cli.demo.claim import claim
-from semel.cli.demo.ledger import Entry, Ledger, read_ledger
+from semel.cli.demo import claim
+from semel.cli.demo_shop import Entry, Ledger, read_ledger
 from tests.cli.shell import semel
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import semel as library
-from semel.cli.loading import load_app
+from semel.cli.command import load_app
 from tests.cli.shell import Answer, at_shell
 from tests.world import World, eventually, waits
 
@@ -78,7 +78,7 @@ async def test_a_parked_entity_is_seen_and_can_be_ended(meters: Meters, tmp_path
     async with new, old:
         async with new.worker():
             await meter(new).ask("add", 5, timeout="60s")
-        assert "no entity" in (await meters.say("workflows", "list", "--parked")).out
+        assert "No workflow or entity is parked" in (await meters.say("workflows", "list", "--parked")).out
         assert "No workflow matches" in (await meters.say("workflows", "list")).out
         told = await meters.say("workflows", "list", "--kind", "entity")
         assert [word in told.out for word in ("entity", "Meter/m", "waiting")] == [True] * 3
@@ -108,7 +108,7 @@ async def test_a_parked_entity_is_seen_and_can_be_ended(meters: Meters, tmp_path
         file = tmp_path / "meter.json"
         assert (await meters.say("workflows", "export", "Meter/m", "--output", str(file))).code == 0
         assert json.loads(file.read_text())["kind"] == "entity"
-        assert "Nothing is under way" in (await at_shell("workflows", "import", str(file))).out
+        assert "No message is being handled" in (await at_shell("workflows", "import", str(file))).out
         assert [(await at_shell("replay", one, "--file", str(file))).code for one in (newer, older)] == [0, 7]
 
         assert (await meters.say("workflows", "signal", "Meter/m", "x")).code == 3
@@ -162,7 +162,7 @@ async def test_messages_that_failed_are_listed_and_sent_again(meters: Meters) ->
         assert (told.code, "Meter/m" in told.out, "not -2" in told.out) == (0, True, True)
         for verb in (("explain", "Meter/m", "--kind", "entity"), ("show", (await found(app)).id)):
             told = await meters.say(*verb)
-            assert [text in told.out for text in ("ValueError: not -2", "came with 'nap'")] == [True, True], told.out
+            assert [text in told.out for text in ("ValueError: not -2", "was used for 'nap'")] == [True, True], told.out
         explained = json.loads((await meters.say("explain", "Meter/m", "--kind", "entity", "--json")).out)
         assert explained["failed_messages"][0]["number"] == failed["number"]
         assert explained["refused"][0]["offered"] == "nap"
@@ -171,7 +171,7 @@ async def test_messages_that_failed_are_listed_and_sent_again(meters: Meters) ->
         assert (await meters.say("entities", "failed", "Meter/none")).code == 3
         assert (await meters.say("entities", "redrive", "Meter/m", "99")).code == 4
         told = await meters.say("entities", "redrive", "Meter/m", str(failed["number"]))
-        assert (told.code, "1 sent again." in told.out) == (0, True)
+        assert (told.code, "Sent 1 again." in told.out) == (0, True)
         async with app.worker():
             assert await meter(app).ask("add", 0, timeout="60s") == 11
         told = await meters.say("entities", "failed", "Meter/m")

@@ -10,7 +10,7 @@ import pytest
 
 import semel as library
 from bench.server import Postgres
-from semel.cli.exits import Exit, code_of
+from semel.cli.command import Exit, code_of
 from tests.cli.shell import semel
 from tests.world import World
 

@@ -37,7 +37,7 @@ def test_says_what_to_do(target: str, text: str, tmp_path: Path, monkeypatch: py
     for name, body in FILES.items():
         (tmp_path / name).write_text(body)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("semel.cli.stopping.Stopping.listen", lambda self: None)
+    monkeypatch.setattr("semel.cli.worker_processes.StopRequests.listen", lambda self: None)
     monkeypatch.syspath_prepend(str(tmp_path))
     told = semel("worker", target)
     assert (told.code, text in told.err, len(told.err.splitlines())) == (2, True, 1), told

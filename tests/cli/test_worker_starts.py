@@ -7,8 +7,8 @@ import logging
 import pytest
 
 import semel
-from semel.cli.stopping import Stopping
 from semel.cli.worker import _start
+from semel.cli.worker_processes import StopRequests
 
 
 async def test_a_worker_gives_up_a_database_that_stays_away(
@@ -21,10 +21,10 @@ async def test_a_worker_gives_up_a_database_that_stays_away(
         raise semel.EngineUnavailable("nobody answers.")
 
     with caplog.at_level(logging.WARNING, "semel.worker"), pytest.raises(semel.EngineUnavailable):
-        await _start(begin, Stopping(), patience=0.4)
+        await _start(begin, StopRequests(), patience=0.4)
     assert len(tries) > 1
     assert [record.getMessage() for record in caplog.records] == [
-        "cannot start yet, and tries again for 0 s: nobody answers."
+        "cannot start yet, trying again for 0 s: nobody answers."
     ]
 
 
@@ -33,4 +33,4 @@ async def test_what_waiting_does_not_mend_ends_a_worker_at_once() -> None:
         raise semel.MigrationNeeded("no tables.")
 
     with pytest.raises(semel.MigrationNeeded):
-        await _start(begin, Stopping())
+        await _start(begin, StopRequests())

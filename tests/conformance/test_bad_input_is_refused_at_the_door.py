@@ -48,7 +48,7 @@ async def test_nothing_is_written(world: World) -> None:
 async def test_a_kind_that_there_is_not_is_no_empty_answer(world: World) -> None:
     app = world.app()
     for asked in (app.find("k", kind="flow"), app.explain("k", kind="flow"), app.list(kind="flow")):
-        with pytest.raises(semel.InvalidValue, match="kind='flow': there are task, workflow, entity"):
+        with pytest.raises(semel.InvalidValue, match="kind='flow': use task, workflow or entity"):
             await asked
 
 
@@ -66,7 +66,7 @@ async def test_who_asks_for_an_unknown_task_is_told_which_tasks_there_are(sqlite
 
 
 @pytest.mark.parametrize(
-    ("queues", "words"), [([], "names no queue"), ("default", r"give a list, such as \['default'\]"), (["a b"], "a b")]
+    ("queues", "words"), [([], "queues is empty"), ("default", r"give a list, such as \['default'\]"), (["a b"], "a b")]
 )
 async def test_a_worker_that_would_serve_nothing_does_not_start(sqlite_world: World, queues: Any, words: str) -> None:
     app = sqlite_world.app()

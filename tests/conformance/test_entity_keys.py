@@ -63,7 +63,7 @@ async def test_a_key_of_another_handler_or_with_other_arguments_is_refused(world
         assert await account.ask("pay-in", 0, timeout="60s") == 100
         found = await app.explain(account.key, kind="entity")
     assert counts(found) == {Reason.SEEN: 2, Reason.MESSAGE_DIFFERS: 3}
-    assert "3 duplicates did not run (refused: its key stood for another message)" in str(found)
+    assert "3 duplicates did not run (refused: its key belonged to another message)" in str(found)
 
 
 async def test_who_asks_while_the_other_one_is_under_way_or_waits_is_refused(world: World) -> None:

@@ -41,6 +41,7 @@ async def test_every_verb_from_a_thread(world: World) -> None:
         found = app.sync.find(points.key, kind="entity")
         assert found is not None
         assert found.status() == "waiting"
+        assert found.state() == {"total": 5}
 
     async with world.worker(app):
         try:

@@ -44,7 +44,7 @@ async def test_every_suppressed_duplicate_is_counted_by_reason(world: World) -> 
         Reason.REPLAYED: 2,
     }
     assert {s.execution_id for s in story.suppressed} == {first.id}
-    assert "3 duplicates did not run (it was under way" in str(story)
+    assert "3 duplicates did not run (it had not ended" in str(story)
     assert "2 duplicates did not run (it had finished" in str(story)
     assert "The key is taken until" in str(story)
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import pytest
+
 import semel
 from tests.world import World
 
@@ -48,3 +50,14 @@ async def test_an_app_without_the_task_gets_plain_data(world: World) -> None:
         await handle.result(timeout="60s")
     seen = await (await stranger.get(handle.id)).result(timeout="60s")
     assert seen == {"order": "o-1", "total": "99.00", "at": "2026-03-01T00:00:00Z"}
+
+
+async def test_input_and_output_as_plain_data(world: World) -> None:
+    app = world.app()
+    handle = await app.enqueue(define(app), RECEIPT)
+    plain = {"order": "o-1", "total": "99.00", "at": "2026-03-01T00:00:00Z"}
+    assert await handle.input() == {"receipt": plain}
+    async with world.worker(app):
+        assert await handle.output(timeout="60s") == plain
+    with pytest.raises(semel.InvalidValue, match="only an entity has a state"):
+        await handle.state()

@@ -346,4 +346,4 @@ async def test_a_key_of_another_signal_or_with_another_payload_is_refused_and_co
     found = {one.reason: one.count for one in explained.suppressed}
     assert found == {Reason.MESSAGE_DIFFERS: 3}
     assert [(one.held, one.offered) for one in explained.undelivered.refused] == [("yes", "yes")]
-    assert "key '1' came again for 'yes' with other arguments" in str(explained)
+    assert "key '1' was used again for 'yes' with different arguments" in str(explained)

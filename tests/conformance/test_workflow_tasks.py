@@ -36,7 +36,7 @@ async def test_it_runs_on_its_own_queue_and_knows_its_parent(world: World) -> No
     assert task is not None
     execution = await task.describe()
     assert (execution.parent_id, execution.queue, (await handle.describe()).parent_id) == (handle.id, "payments", None)
-    assert f"Workflow {handle.id} asked for it." in str(await app.explain("t"))
+    assert f"Started by workflow {handle.id}." in str(await app.explain("t"))
 
 
 @pytest.mark.needs("limits")

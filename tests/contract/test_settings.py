@@ -83,24 +83,25 @@ def test_a_missing_file_is_fine_only_under_the_default_name(tmp_path: Path, monk
     ("text", "message"),
     [
         ('ulr = "x"', "unknown setting: 'ulr'. Did you mean 'url'?"),
-        ('colour = "x"', "unknown setting: 'colour'. There are: auto_migrate, max_payload,"),
-        ("[worker]\nconcurency = 5", "unknown setting of [worker]: 'concurency'. Did you mean 'concurrency'?"),
-        ("[queues.a]\nretension = '1d'", "unknown setting of queue 'a': 'retension'. Did you mean 'retention'?"),
-        ("url = 5", "url is 5: give a str"),
-        ("auto_migrate = 1", "auto_migrate is 1: give a bool"),
-        ("max_payload = 0", "max_payload=0: give a whole number from 1 up"),
-        ("max_payload = true", "max_payload=True: give a whole number"),
-        ("worker = 1", "worker is 1: give a dict"),
+        ('colour = "x"', "unknown setting: 'colour'. Known are: auto_migrate, max_payload,"),
+        ("[worker]\nconcurency = 5", "unknown setting in [worker]: 'concurency'. Did you mean 'concurrency'?"),
+        ("[queues.a]\nretension = '1d'", "unknown setting in [queues.a]: 'retension'. Did you mean 'retention'?"),
+        ("url = 5", "url=5: use text in quotes"),
+        ("auto_migrate = 1", "auto_migrate=1: use true or false"),
+        ("max_payload = 0", "max_payload=0: use a whole number, 1 or more"),
+        ("max_payload = true", "max_payload=True: use a whole number"),
+        ("worker = 1", "worker=1: write a table, [worker]"),
         ("[worker]\nlease = 'soon'", "worker.lease='soon' is not a duration"),
-        ("[worker]\nlease = '100ms'", "worker.lease='100ms': give at least '300ms'"),
-        ("[worker]\nconcurrency = 0", "worker.concurrency=0: give a whole number from 1 up"),
-        ("queues = 1", "queues is 1: give a dict"),
-        ("[queues]\na = 1", "queues.a is 1: write a table, [queues.a]"),
+        ("[worker]\nlease = '100ms'", "worker.lease='100ms': use at least '300ms'"),
+        ("[worker]\nconcurrency = 0", "worker.concurrency=0: use a whole number, 1 or more"),
+        ("queues = 1", "queues=1: write a table, [queues]"),
+        ("[queues]\na = 1", "queues.a=1: write a table, [queues.a]"),
         ("[queues.'a b']", "queue='a b': use 1 to 100 letters"),
         ("[queues.a]\nretention = '1x'", "queues.a.retention='1x' is not a duration"),
         ("[queues.a]\ndedup_window = -1", "queues.a.dedup_window=-1 is out of bounds"),
         ("[queues.a]\nrate_limit = '5/eon'", "queues.a.rate_limit='5/eon' is not a rate"),
-        ("[queues.a]\nconcurrency = -1", "queues.a.concurrency=-1: give a whole number"),
+        ("[queues.a]\nconcurrency = -1", "queues.a.concurrency=-1: use a whole number, 0 or more"),
+        ("sqlite_driver = 'lite'", "sqlite_driver='lite': use 'auto' or 'sqlite3' or 'apsw'"),
         ("url = ", "is not valid TOML"),
     ],
 )
@@ -111,6 +112,16 @@ def test_a_bad_file_names_itself_and_the_culprit(tmp_path: Path, text: str, mess
         load(path, {})
     assert message in caught.value.message
     assert str(path) in caught.value.message
+
+
+def test_a_bad_variable_is_named() -> None:
+    with pytest.raises(ConfigError, match="SEMEL_SQLITE_DRIVER='lite': use 'auto' or 'sqlite3' or 'apsw'"):
+        load(None, {"SEMEL_SQLITE_DRIVER": "lite"})
+    with pytest.raises(ConfigError, match="SEMEL_TEMPORAL_TLS='yes': use true or false"):
+        load(None, {"SEMEL_TEMPORAL_TLS": "yes"})
+    with pytest.raises(ConfigError, match="SEMEL_TEMPORAL_VERSIONING: use 'pinned' or 'auto_upgrade'") as caught:
+        load(None, {"SEMEL_TEMPORAL_VERSIONING": "pined"})
+    assert "pined" not in caught.value.message
 
 
 def test_a_file_that_is_not_utf8_names_itself(tmp_path: Path) -> None:

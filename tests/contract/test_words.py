@@ -8,7 +8,7 @@ import pytest
 from semel.contract.decision import Reason
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Suppressed
-from semel.contract.words import tell
+from semel.contract.words import explain_text
 
 NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
 TEN = NINE + timedelta(hours=1)
@@ -24,25 +24,25 @@ FAILED = replace(COMPLETED, status=Status.FAILED, attempt=3, error=ErrorInfo("Va
 
 
 def said(execution: Execution, *suppressed: Suppressed, now: datetime = TEN) -> str:
-    return tell("order-1", [execution], suppressed, now)
+    return explain_text("order-1", [execution], suppressed, now)
 
 
 def test_a_key_that_never_ran() -> None:
-    text = tell("order-1", [], [], NINE)
+    text = explain_text("order-1", [], [], NINE)
     assert text == "Nothing is known under the key 'order-1': it never ran, or its window is over."
 
 
 def test_the_whole_story() -> None:
     second = replace(COMPLETED, id="e2", previous_id="e1", window=timedelta(days=30))
     joined = Suppressed("e2", Reason.JOINED, 49, NINE, TEN)
-    assert tell("order-1", [second, FAILED], [joined], TEN) == (
+    assert explain_text("order-1", [second, FAILED], [joined], TEN) == (
         "Key 'order-1' was admitted 2 times.\n"
         "\n"
         "Execution e2 of 'charge' on queue 'payments': completed.\n"
         "  Admitted 2026-03-01 09:00:00 UTC, attempt 1 of 3.\n"
         "  Ended 2026-03-01 10:00:00 UTC.\n"
         "  It followed execution e1.\n"
-        "  49 duplicates did not run (it was under way, so they share its result), "
+        "  49 duplicates did not run (it had not ended, so they share its result), "
         "the first at 2026-03-01 09:00:00 UTC, the last at 2026-03-01 10:00:00 UTC.\n"
         "\n"
         "Execution e1 of 'charge' on queue 'payments': failed.\n"
@@ -95,10 +95,10 @@ def test_one_that_is_past_its_retention() -> None:
 @pytest.mark.parametrize(
     ("reason", "why"),
     [
-        (Reason.JOINED, "it was under way, so they share its result"),
+        (Reason.JOINED, "it had not ended, so they share its result"),
         (Reason.REPLAYED, "it had finished, so they got its outcome"),
-        (Reason.INPUT_DIFFERS, "refused: the input was another one"),
-        (Reason.FUNCTION_DIFFERS, "refused: the key was asked for with another function"),
+        (Reason.INPUT_DIFFERS, "refused: the input was different"),
+        (Reason.FUNCTION_DIFFERS, "refused: the key belongs to another function"),
         (Reason.SEEN, "its key had been seen within the window"),
     ],
 )
@@ -110,10 +110,13 @@ def test_each_reason_has_its_words(reason: Reason, why: str) -> None:
 @pytest.mark.parametrize(("count", "what"), [(1, "1 message key was"), (7, "7 message keys were")])
 def test_keys_that_were_forgotten_too_soon_are_no_duplicates(count: int, what: str) -> None:
     text = said(COMPLETED, Suppressed("e1", Reason.OVERFLOWED, count, NINE, TEN))
-    assert f"  {what} forgotten before the window was over, the last at 2026-03-01 10:00:00 UTC: more came" in text
+    assert (
+        f"  {what} forgotten before the window was over, the last at 2026-03-01 10:00:00 UTC: more than max_keys"
+        in text
+    )
     assert "duplicate" not in text.split("The key is taken")[0]
 
 
 def test_duplicates_are_told_with_the_execution_they_met() -> None:
-    text = tell("order-1", [COMPLETED], [Suppressed("another", Reason.JOINED, 1, NINE, NINE)], TEN)
+    text = explain_text("order-1", [COMPLETED], [Suppressed("another", Reason.JOINED, 1, NINE, NINE)], TEN)
     assert "duplicate did not run" not in text

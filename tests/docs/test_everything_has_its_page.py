@@ -19,7 +19,7 @@ from semel.engine.protocol import Capabilities
 from semel.engines import opening
 from semel.engines.temporal.engine import TEMPORAL
 from semel.flow.context import Child, Context
-from semel.sync import SyncApp
+from semel.sync import SyncApp, SyncHandle
 from tests.docs.pages import PAGES, ROOT, blocks, read, table
 
 ERRORS = [c for c in vars(errors).values() if inspect.isclass(c) and issubclass(c, errors.SemelError)]
@@ -156,6 +156,7 @@ def test_every_verb_of_the_app_is_on_its_page() -> None:
     assert {name for name, _ in rows} == public(semel.App) | public(Definitions) | public(semel.Handle)
     synced = {name for name, words in rows if words.endswith("*sync*")}
     assert synced == public(SyncApp) - {"wait"}
+    assert public(SyncHandle) == public(semel.Handle)
 
 
 def test_everything_of_a_context_is_on_its_page() -> None:
@@ -165,4 +166,4 @@ def test_everything_of_a_context_is_on_its_page() -> None:
     assert [name for name in sorted(context) if f"ctx.{name}" not in text] == []
     assert [name for name in sorted(public(Child)) if f"child.{name}" not in text] == []
     handle = set(re.findall(r"(?m)^\| `(\w+)\(", text.partition("## The handle")[2].partition("##")[0]))
-    assert handle == public(semel.Handle) - {"result", "status", "describe"}
+    assert handle == public(semel.Handle) - {"result", "output", "input", "state", "status", "describe"}

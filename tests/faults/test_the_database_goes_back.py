@@ -261,7 +261,7 @@ async def test_what_lost_its_lane_or_its_work_is_named_and_can_be_cancelled(worl
     assert not finding.ok
     assert "task k (echo)" in finding.detail
     story = await app.explain("k")
-    assert "Nothing will ever run it" in str(story)
+    assert "It will never run" in str(story)
     assert await handle.cancel() is semel.Status.CANCELLED
     assert all(one.ok for one in await app.doctor() if one.what == "stranded")
 

@@ -1,4 +1,4 @@
-"""The command line: tables for people, JSON for programs, exit codes that mean something."""
+"""The command line: tables for people, JSON for programs, exit codes that scripts can rely on."""
 
 from __future__ import annotations
 
@@ -8,25 +8,45 @@ from typing import Annotated
 import typer
 
 import semel
-from semel.cli.cancel import cancel
+from semel.cli import entities, workflows
 from semel.cli.check import check
-from semel.cli.clean import clean
-from semel.cli.demo.command import demo
-from semel.cli.doctor import doctor
+from semel.cli.command import EPILOG
+from semel.cli.demo import demo
 from semel.cli.enqueue import enqueue
-from semel.cli.entities import entities
-from semel.cli.exits import EPILOG
-from semel.cli.explain import explain
-from semel.cli.listing import list_executions
-from semel.cli.migrate import migrate
-from semel.cli.queues import queues
-from semel.cli.redrive import redrive
-from semel.cli.replay import replay
-from semel.cli.show import show
-from semel.cli.temporal import temporal
+from semel.cli.executions import cancel, explain, list_executions, redrive, show
+from semel.cli.histories import export, import_, replay
+from semel.cli.operations import clean, doctor, migrate, queues, workers
+from semel.cli.temporal_dev import dev
 from semel.cli.worker import worker
-from semel.cli.workers import workers
-from semel.cli.workflows import workflows
+from semel.cli.workflow_timeline import graph, show_workflow
+
+Commands = dict[str, dict[str, Callable[..., None]]]
+"""Commands by name, under the heading that the help shows them under."""
+
+COMMANDS: Commands = {
+    "Begin": {"demo": demo, "migrate": migrate, "worker": worker, "enqueue": enqueue},
+    "Look": {
+        "list": list_executions,
+        "show": show,
+        "explain": explain,
+        "queues": queues,
+        "workers": workers,
+        "doctor": doctor,
+        "check": check,
+    },
+    "Act": {"cancel": cancel, "redrive": redrive, "clean": clean, "replay": replay},
+}
+WORKFLOW_COMMANDS: Commands = {
+    "Look": {"list": workflows.list_workflows, "show": show_workflow, "graph": graph},
+    "Act": {
+        "signal": workflows.signal,
+        "cancel": workflows.cancel,
+        "terminate": workflows.terminate,
+        "reset": workflows.reset,
+    },
+    "Keep": {"export": export, "import": import_},
+}
+ENTITY_COMMANDS: Commands = {"Look": {"failed": entities.failed}, "Act": {"redrive": entities.redrive}}
 
 cli = typer.Typer(
     name="semel",
@@ -38,22 +58,24 @@ cli = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    "Begin": {"demo": demo, "migrate": migrate, "worker": worker, "enqueue": enqueue},
-    "Look": {
-        "list": list_executions, "show": show, "explain": explain, "queues": queues, "workers": workers,
-        "doctor": doctor, "check": check,
-    },
-    "Act": {"cancel": cancel, "redrive": redrive, "clean": clean, "replay": replay},
-}  # fmt: skip
 
-for panel, commands in COMMANDS.items():
-    for name, command in commands.items():
-        cli.command(name, rich_help_panel=panel, epilog=EPILOG)(command)
+def _add_commands(to: typer.Typer, commands: Commands) -> None:
+    for heading, named in commands.items():
+        for name, command in named.items():
+            to.command(name, rich_help_panel=heading, epilog=EPILOG)(command)
 
-cli.add_typer(workflows, rich_help_panel="Groups")
-cli.add_typer(entities, rich_help_panel="Groups")
-cli.add_typer(temporal, rich_help_panel="Groups")
+
+def _add_group(name: str, help: str, commands: Commands) -> None:
+    group = typer.Typer(name=name, help=help, epilog=EPILOG, no_args_is_help=True)
+    group.callback()(lambda: None)  # without a callback, a group of one command would be that command
+    _add_commands(group, commands)
+    cli.add_typer(group, rich_help_panel="Groups", help=help)
+
+
+_add_commands(cli, COMMANDS)
+_add_group("workflows", "Look at workflows and entities and act on them, by key or by execution id.", WORKFLOW_COMMANDS)
+_add_group("entities", "List failed messages of entities, and send them again.", ENTITY_COMMANDS)
+_add_group("temporal", "Run a Temporal server on this machine.", {"Begin": {"dev": dev}})
 
 
 def _version(wanted: bool) -> None:
@@ -65,7 +87,7 @@ def _version(wanted: bool) -> None:
 @cli.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and leave.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Semel: durable Python work that happens once."""

@@ -1,11 +1,11 @@
-"""`semel check`: find in workflow code what a replay would not repeat."""
+"""`semel check`: find workflow code that a replay would not repeat."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -14,42 +14,41 @@ from rich.text import Text
 from semel import InvalidValue, __version__
 from semel.check import Finding, Report, sarif
 from semel.check import check as check_paths
-from semel.cli.exits import Exit, guarded
-from semel.cli.paper import console, note, safe
-from semel.cli.verb import Debug, Json
+from semel.cli.command import Debug, Exit, Json, guarded
+from semel.cli.output import console, note, safe
+from semel.records import to_json
 
-Paths = Annotated[
-    list[Path], typer.Argument(metavar="PATH", help="Files and folders of your project.", show_default=False)
-]
+Paths = Annotated[list[Path], typer.Argument(metavar="PATH", help="Files and folders to check.", show_default=False)]
 Sarif = Annotated[
-    str | None, typer.Option("--sarif", metavar="FILE", help="Write SARIF 2.1.0 to this file too; - for stdout alone.")
+    str | None,
+    typer.Option("--sarif", metavar="FILE", help="Write SARIF 2.1.0 to this file as well; - for stdout only."),
 ]
 
 
 def check(paths: Paths, as_json: Json = False, sarif_file: Sarif = None, debug: Debug = False) -> None:
-    """Find in workflow code what a replay would not repeat: clocks, dice, I/O, threads, the order of sets.
+    """Find workflow code that a replay would not repeat: clocks, random numbers, I/O, threads, the order of sets.
 
-    Reads workflows and entities of Semel, workflow classes of Temporal, and what they call in the files given.
-    Nothing is imported or run. Exits 6 if something was found.
+    Checks Semel's workflows and entities, Temporal's workflow classes, and the functions they call in the given files.
+    Nothing is imported or run. Exits with 6 if something was found.
     """
 
     def work() -> Exit:
-        report = _watched(paths)
+        report = _check(paths)
         if sarif_file is not None:
             _write_sarif(report, sarif_file)
         if as_json:
-            sys.stdout.write(json.dumps(_data(report), ensure_ascii=False, indent=2) + "\n")
+            sys.stdout.write(json.dumps(to_json(report), ensure_ascii=False, indent=2) + "\n")
         elif sarif_file != "-":
-            _tell(report)
+            _print(report)
         if not report.workflows:
-            note("no workflow was found: give the paths that hold them, and the helpers that they call")
+            note("no workflow was found: give the paths of your workflows and of the functions they call")
         return Exit.FINDINGS if report.findings else Exit.OK
 
     guarded(work, debug)
 
 
-def _watched(paths: list[Path]) -> Report:
-    """The report; while it is made, someone at a terminal sees how far it is."""
+def _check(paths: list[Path]) -> Report:
+    """Check the paths, with a progress bar on a terminal."""
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
     watched = sys.stderr.isatty()
     with Progress(*columns, console=console(sys.stderr), transient=True, disable=not watched) as bar:
@@ -59,12 +58,12 @@ def _watched(paths: list[Path]) -> Report:
         )
 
 
-def _tell(report: Report) -> None:
-    paper = console()
+def _print(report: Report) -> None:
+    out = console()
     for finding in report.findings:
-        paper.print(_line(finding), soft_wrap=True)
+        out.print(_line(finding), soft_wrap=True)
     style = "bold red" if report.findings else "green"
-    paper.print(Text(f"{report.summary}.", style), soft_wrap=True)
+    out.print(Text(f"{report.summary}.", style), soft_wrap=True)
 
 
 def _line(finding: Finding) -> Text:
@@ -72,32 +71,15 @@ def _line(finding: Finding) -> Text:
     place = f"{finding.path}:{finding.line}:{finding.column}: "
     way = f" ({finding.reached})" if finding.reached else ""
     parts = (
-        (place, "bold"), (f"{finding.rule.label}: ", "red"), (finding.what, ""), (way, "cyan"),
-        (f"; {finding.rule.why}", "dim"), ("; instead: ", "dim"), (finding.instead, "green"),
-    )  # fmt: skip
+        (place, "bold"),
+        (f"{finding.rule.label}: ", "red"),
+        (finding.what, ""),
+        (way, "cyan"),
+        (f"; {finding.rule.why}", "dim"),
+        ("; instead: ", "dim"),
+        (finding.instead, "green"),
+    )
     return Text.assemble(*((safe(text), style) for text, style in parts))
-
-
-def _data(report: Report) -> dict[str, Any]:
-    """The report for programs."""
-    return {
-        "files": report.files,
-        "workflows": report.workflows,
-        "findings": [
-            {
-                "path": finding.path,
-                "line": finding.line,
-                "column": finding.column,
-                "rule": finding.rule.id,
-                "name": finding.rule.name,
-                "what": finding.what,
-                "why": finding.rule.why,
-                "instead": finding.instead,
-                "chain": list(finding.chain),
-            }
-            for finding in report.findings
-        ],
-    }
 
 
 def _write_sarif(report: Report, name: str) -> None:

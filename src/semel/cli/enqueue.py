@@ -1,4 +1,4 @@
-"""`semel enqueue`: ask for one execution from the shell."""
+"""`semel enqueue`: enqueue one execution from the shell."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from typing import Annotated, Any
 import typer
 
 from semel import App, Call, Handle, InvalidValue, Status
-from semel.cli.exits import Exit, guarded
-from semel.cli.loading import Target, load_app
-from semel.cli.paper import Paper, note
-from semel.cli.verb import Debug, Json
+from semel.cli.command import Debug, Exit, Json, Target, guarded, load_app
+from semel.cli.output import Output, note
 
 
 class OnDuplicate(StrEnum):
-    """What a duplicate gets."""
+    """What happens to a duplicate."""
 
     RETURN = "return"
     RAISE = "raise"
 
 
 class Reuse(StrEnum):
-    """Which finished executions give their key back."""
+    """Which finished executions release their key."""
 
     FAILED_ONLY = "failed_only"
     REJECT = "reject"
@@ -33,8 +31,8 @@ class Reuse(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Options of one request."""
+class EnqueueOptions:
+    """The options of one request."""
 
     options: dict[str, Any]
     wait: bool
@@ -43,35 +41,43 @@ class Wish:
 
 def enqueue(
     target: Target,
-    task: Annotated[str, typer.Argument(help="The task's name.")],
+    task: Annotated[str, typer.Argument(help="The name of the task.")],
     given: Annotated[
         str | None,
-        typer.Argument(metavar="[JSON]", help="Arguments: an array by position, an object by name."),
+        typer.Argument(metavar="JSON", help="Arguments: an array by position, an object by name."),
     ] = None,
     args: Annotated[str | None, typer.Option(help="Arguments by position: a JSON array.")] = None,
     kwargs: Annotated[str | None, typer.Option(help="Arguments by name: a JSON object.")] = None,
-    task_id: Annotated[str | None, typer.Option(help="The key: with it, it happens once.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Another queue than the task's.")] = None,
-    delay: Annotated[str | None, typer.Option(help="Not before, such as 90s or 1h30m.")] = None,
-    priority: Annotated[int | None, typer.Option(help="Higher runs first.")] = None,
-    on_duplicate: Annotated[OnDuplicate, typer.Option(help="raise: a duplicate exits with 4.")] = OnDuplicate.RETURN,
-    reuse: Annotated[Reuse, typer.Option(help="Which finished executions give their key back.")] = Reuse.FAILED_ONLY,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and show it.")] = False,
-    timeout: Annotated[str | None, typer.Option(help="Wait no longer than this (implies --wait).")] = None,
+    task_id: Annotated[str | None, typer.Option(help="The key: executions with the same key run once.")] = None,
+    queue: Annotated[str | None, typer.Option(help="A queue to use instead of the task's own.")] = None,
+    delay: Annotated[
+        str | None, typer.Option(help="Do not run before this time has passed, such as 90s or 1h30m.")
+    ] = None,
+    priority: Annotated[int | None, typer.Option(help="Tasks with a higher priority run first.")] = None,
+    on_duplicate: Annotated[
+        OnDuplicate, typer.Option(help="raise: exit with 4 if it is a duplicate.")
+    ] = OnDuplicate.RETURN,
+    reuse: Annotated[Reuse, typer.Option(help="Which finished executions release their key.")] = Reuse.FAILED_ONLY,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and print it.")] = False,
+    timeout: Annotated[str | None, typer.Option(help="Wait at most this long (implies --wait).")] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Ask for one execution: semel enqueue shop:app charge '["o-1", 9900]' --task-id order-1"""
+    """Enqueue one execution: semel enqueue shop:app charge '["o-1", 9900]' --task-id order-1"""
     options: dict[str, Any] = {
-        "task_id": task_id, "queue": queue, "delay": delay, "priority": priority,
-        "on_duplicate": on_duplicate.value, "reuse": reuse.value,
-    }  # fmt: skip
-    wish = Wish(options, wait or timeout is not None, timeout)
+        "task_id": task_id,
+        "queue": queue,
+        "delay": delay,
+        "priority": priority,
+        "on_duplicate": on_duplicate.value,
+        "reuse": reuse.value,
+    }
+    asked = EnqueueOptions(options, wait or timeout is not None, timeout)
 
     def work() -> Exit:
         app = load_app(target)
         call = _bind(app, task, _arguments(given, args, kwargs))
-        return asyncio.run(_enqueue(app, target, call, wish, Paper(as_json, app.settings)))
+        return asyncio.run(_enqueue(app, target, call, asked, Output(as_json, app.settings)))
 
     guarded(work, debug)
 
@@ -82,7 +88,7 @@ def _arguments(given: str | None, args: str | None, kwargs: str | None) -> tuple
     if given is None:
         return by_position, by_name
     if args is not None or kwargs is not None:
-        raise InvalidValue("give the arguments as one JSON value or by --args and --kwargs, not both.")
+        raise InvalidValue("give the arguments as one JSON value, or with --args and --kwargs, not both.")
     value = _json(given, "the input", list | dict)
     return (value, {}) if isinstance(value, list) else ([], value)
 
@@ -109,34 +115,31 @@ def _bind(app: App, task: str, arguments: tuple[list[Any], dict[str, Any]]) -> C
         raise InvalidValue(f"the arguments do not fit {task}{found.shape.signature}: {error}.") from error
 
 
-async def _enqueue(app: App, target: str, call: Call[Any], wish: Wish, paper: Paper) -> Exit:
+async def _enqueue(app: App, target: str, call: Call[Any], asked: EnqueueOptions, out: Output) -> Exit:
     async with app:
-        handle: Handle[Any] = await app.enqueue(call, **wish.options)
+        handle: Handle[Any] = await app.enqueue(call, **asked.options)
         answer = {"id": handle.id, "key": handle.key, "name": handle.name, "duplicate": handle.duplicate}
-        if not wish.wait:
-            if paper.as_json:
-                paper.data(answer)
+        if not asked.wait:
+            if out.as_json:
+                out.data(answer)
                 return Exit.OK
-            paper.line(_told(handle))
-            paper.next("worker", target)
-            paper.next("show", handle.id)
+            out.line(_describe(handle))
+            out.next("worker", target)
+            out.next("show", handle.id)
             return Exit.OK
-        if not paper.as_json:
-            note(_told(handle))
+        if not out.as_json:
+            note(_describe(handle))
         if not await app.workers():
-            note(f"No worker holds a lease. In another shell: semel worker {target}")
-        await handle.result(timeout=wish.timeout)  # raises when it did not complete
-        outcome = await app.engine.outcome(handle.id, None)
-        stored = None if outcome is None else outcome.output
-        result = None if stored is None else json.loads(stored)
-        if paper.as_json:
-            paper.data({**answer, "status": Status.COMPLETED, "result": result})
+            note(f"No worker is running. Start one in another shell: semel worker {target}")
+        result = await handle.output(timeout=asked.timeout)
+        if out.as_json:
+            out.data({**answer, "status": Status.COMPLETED, "result": result})
         else:
-            paper.line(json.dumps(result, ensure_ascii=False))
+            out.line(json.dumps(result, ensure_ascii=False))
         return Exit.OK
 
 
-def _told(handle: Handle[Any]) -> str:
+def _describe(handle: Handle[Any]) -> str:
     if handle.duplicate:
-        return f"{handle.id}: a duplicate of what has been asked for under {handle.key!r}; nothing new will run."
-    return f"{handle.id}: {handle.name} is asked for."
+        return f"{handle.id}: a duplicate: an execution with the key {handle.key!r} exists, and nothing new will run."
+    return f"{handle.id}: {handle.name} is enqueued."

@@ -1,82 +1,54 @@
-"""`semel entities`: messages of an entity that failed, and sending them again."""
+"""`semel entities failed` and `redrive`: messages of entities that failed, and sending them again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from semel import App, FailedMessage
-from semel.cli.exits import EPILOG, Exit
-from semel.cli.paper import Paper, plain, when
-from semel.cli.verb import database_verb
+from semel import App
+from semel.cli.command import Exit, database_command
+from semel.cli.output import Output, when
 
-entities = typer.Typer(
-    name="entities",
-    help="Look at messages of entities that failed, and send them again.",
-    epilog=EPILOG,
-    no_args_is_help=True,
-)
 Key = Annotated[str, typer.Argument(metavar="KEY", help="Class/id of the entity.", show_default=False)]
 
 
 AnyKey = Annotated[
     str | None,
-    typer.Argument(metavar="[KEY]", help="Class/id of the entity. Default: all of them.", show_default=False),
+    typer.Argument(metavar="KEY", help="Class/id of the entity. Default: all entities.", show_default=False),
 ]
 
 
-@database_verb()
-async def failed(app: App, paper: Paper, key: AnyKey = None) -> None:
-    """List messages that failed and were not sent again, of one entity or of all, newest first."""
+@database_command()
+async def failed(app: App, out: Output, key: AnyKey = None) -> None:
+    """List messages that failed and were not sent again, newest first."""
     found = await app.failed_messages(key)
-    if paper.as_json:
-        paper.data([message_data(one) for one in found])
+    if out.as_json:
+        out.data(found)
         return
     rows = [
         (one.entity, str(one.number), one.handler, one.dedup_key or "", when(one.failed_at), str(one.error))
         for one in found
     ]
-    paper.table(("Entity", "#", "Handler", "Key", "Failed", "Error"), rows)
+    out.table(("Entity", "#", "Handler", "Key", "Failed", "Error"), rows)
     if found:
-        paper.next("entities", "redrive", found[0].entity)
+        out.next("entities", "redrive", found[0].entity)
 
 
-@database_verb()
+@database_command()
 async def redrive(
     app: App,
-    paper: Paper,
+    out: Output,
     key: Key,
     number: Annotated[
-        int | None, typer.Argument(help="Which one, as `entities failed` lists it. Default: all.")
+        int | None, typer.Argument(help="The number of a message, from `entities failed`. Default: all.")
     ] = None,
 ) -> Exit:
-    """Send messages that failed again, oldest first, each under its own key."""
+    """Send failed messages again, oldest first, each under its own key."""
     sent = await app.redrive_messages(key, number)
-    if paper.as_json:
-        paper.data({"redriven": [message_data(one) for one in sent]})
+    if out.as_json:
+        out.data({"redriven": sent})
     else:
-        paper.line(f"{len(sent)} sent again." if sent else f"No message of {key} has failed.")
-        paper.next("entities", "failed", key)
+        out.line(f"Sent {len(sent)} again." if sent else f"No message of {key} has failed.")
+        out.next("entities", "failed", key)
     return Exit.OK
-
-
-def message_data(message: FailedMessage) -> dict[str, Any]:
-    """A failed message for programs."""
-    return {
-        "entity": message.entity,
-        "number": message.number,
-        "handler": message.handler,
-        "dedup_key": message.dedup_key,
-        "failed_at": message.failed_at,
-        "error": plain(message.error),
-        "arguments": message.arguments,
-    }
-
-
-COMMANDS: dict[str, dict[str, Callable[..., None]]] = {"Look": {"failed": failed}, "Act": {"redrive": redrive}}
-
-for panel, commands in COMMANDS.items():
-    for name, command in commands.items():
-        entities.command(name, rich_help_panel=panel, epilog=EPILOG)(command)

@@ -19,11 +19,8 @@ from urllib.parse import urlsplit
 import typer
 
 from semel import App, ConfigError, EngineUnavailable, Running, configure_logging
-from semel.cli.exits import Exit, guarded
-from semel.cli.family import Family
-from semel.cli.loading import Target, load_app
-from semel.cli.stopping import LAST_RESORT, Stopping, end_now, end_within
-from semel.cli.verb import Debug
+from semel.cli.command import Debug, Exit, Target, guarded, load_app
+from semel.cli.worker_processes import LAST_RESORT, StopRequests, WorkerProcesses, end_now, end_within
 
 T = TypeVar("T")
 
@@ -59,8 +56,8 @@ class LogFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What was asked for on the command line; None leaves it to semel.toml."""
+class WorkerOptions:
+    """The options given on the command line; None leaves the setting to semel.toml."""
 
     target: str
     queues: list[str] | None
@@ -74,44 +71,48 @@ class Wish:
 def worker(
     target: Target,
     queues: Annotated[
-        str | None, typer.Option(help="Only these, with commas between. Default: all.", show_default=False)
+        str | None, typer.Option(help="The queues to serve, separated by commas. Default: all.", show_default=False)
     ] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="Tasks at a time, in each process.")] = None,
-    processes: Annotated[int, typer.Option(min=1, help="One for each core that tasks keep busy.")] = 1,
-    lease: Annotated[str | None, typer.Option(help="Silent for this long is dead, such as 30s.")] = None,
-    grace: Annotated[str | None, typer.Option(help="How long tasks may go on after the first SIGTERM.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="How many tasks each process runs at a time.")] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="How many processes to run: one for each core that tasks keep busy.")
+    ] = 1,
+    lease: Annotated[
+        str | None, typer.Option(help="A worker without a heartbeat for this long is considered dead, such as 30s.")
+    ] = None,
+    grace: Annotated[str | None, typer.Option(help="How long running tasks may take after the first SIGTERM.")] = None,
     log_level: Annotated[
         Level | None,
-        typer.Option(help="What is logged on stderr, by your code too. Default: info.", show_default=False),
+        typer.Option(help="What is logged to stderr, including your own logs. Default: info.", show_default=False),
     ] = None,
     log_format: Annotated[
         LogFormat | None,
-        typer.Option(help="Lines for people, or one JSON object per line. Default: text.", show_default=False),
+        typer.Option(help="Text, or one JSON object per line. Default: text.", show_default=False),
     ] = None,
     tied: Annotated[bool, typer.Option("--tied", help="Stop when stdin ends.", hidden=True)] = False,
     debug: Debug = False,
 ) -> None:
-    """Run tasks: semel worker shop:app --queues payments,default --concurrency 200 --processes 2
+    """Run tasks and workflows: semel worker shop:app --queues payments,default --concurrency 200 --processes 2
 
-    The first SIGTERM or Ctrl-C drains: no new work, running tasks may finish within --grace. The second stops at once;
-    what still runs goes back and is run by another worker. Exits with 0 after a clean stop.
+    After the first SIGTERM or Ctrl-C it takes no new work, and running tasks may finish within --grace. The second
+    stops at once, and other workers run what was not finished. Exits with 0 after a clean stop.
     """
 
     def work() -> Exit:
-        wish = Wish(target, _split(queues), concurrency, lease, grace, log_level, log_format)
+        given = WorkerOptions(target, _split(queues), concurrency, lease, grace, log_level, log_format)
         if processes > 1:
-            _set_up_logging(wish)
-            return Family(processes, _as_arguments(wish, debug)).run()
-        stopping = Stopping(on_more=lambda _: end_within(LAST_RESORT, Exit.FAILED))
+            _set_up_logging(given)
+            return WorkerProcesses(processes, _as_arguments(given, debug)).run()
+        stopping = StopRequests(on_more=lambda _: end_within(LAST_RESORT, Exit.FAILED))
         stopping.listen()
         if tied:
             stopping.end_with(sys.stdin.fileno())
         app = load_app(target)
-        _set_up_logging(wish)
+        _set_up_logging(given)
         _refuse_what_cannot_work(app, target)
         _collect_seldom()
         sys.setswitchinterval(SWITCH_EVERY)
-        asyncio.run(_serve(app, wish, stopping))
+        asyncio.run(_serve(app, given, stopping))
         _leave_stuck_threads()
         return Exit.OK
 
@@ -126,57 +127,57 @@ def _collect_seldom() -> None:
     gc.set_threshold(*COLLECT_AFTER)
 
 
-def _as_arguments(wish: Wish, debug: bool) -> list[str]:
-    """The same wish, for a child."""
+def _as_arguments(given: WorkerOptions, debug: bool) -> list[str]:
+    """The options as command-line arguments for a worker process."""
     options = {
-        "--queues": None if wish.queues is None else ",".join(wish.queues),
-        "--concurrency": wish.concurrency,
-        "--lease": wish.lease,
-        "--grace": wish.grace,
-        "--log-level": wish.log_level,
-        "--log-format": wish.log_format,
+        "--queues": None if given.queues is None else ",".join(given.queues),
+        "--concurrency": given.concurrency,
+        "--lease": given.lease,
+        "--grace": given.grace,
+        "--log-level": given.log_level,
+        "--log-format": given.log_format,
     }
-    given = [f"{name}={value}" for name, value in options.items() if value is not None]
-    return [wish.target, *given, *(["--debug"] if debug else [])]
+    arguments = [f"{name}={value}" for name, value in options.items() if value is not None]
+    return [given.target, *arguments, *(["--debug"] if debug else [])]
 
 
 def _split(queues: str | None) -> list[str] | None:
     return None if queues is None else [queue.strip() for queue in queues.split(",") if queue.strip()]
 
 
-def _set_up_logging(wish: Wish) -> None:
+def _set_up_logging(given: WorkerOptions) -> None:
     """What the app has set up itself stays, unless something else is asked for on the command line."""
-    level = None if wish.log_level is None else wish.log_level.value
-    configure_logging(level, None if wish.log_format is None else wish.log_format.value)
-    if wish.log_level is not Level.DEBUG:  # Temporal's SDK tells of times that do not hold
+    level = None if given.log_level is None else given.log_level.value
+    configure_logging(level, None if given.log_format is None else given.log_format.value)
+    if given.log_level is not Level.DEBUG:  # Temporal's SDK tells of times that do not hold
         logging.getLogger("temporalio.worker").setLevel(logging.WARNING)
 
 
 def _refuse_what_cannot_work(app: App, target: str) -> None:
     if not len(app.tasks):
         raise ConfigError(
-            f"{target} has no tasks or workflows: decorate a function with @app.task, or import where they are."
+            f"{target} has no tasks or workflows: decorate a function with @app.task, or import the modules that do."
         )
     if app.settings.url == "sqlite:///:memory:":
-        raise ConfigError(f"{target} is on sqlite:///:memory:, which no other process can reach: give it a file.")
+        raise ConfigError(f"{target} uses sqlite:///:memory:, which no other process can reach: use a file.")
 
 
-async def _serve(app: App, wish: Wish, stopping: Stopping) -> None:
-    options: dict[str, Any] = {"concurrency": wish.concurrency, "lease": wish.lease, "grace": wish.grace}
+async def _serve(app: App, given: WorkerOptions, stopping: StopRequests) -> None:
+    options: dict[str, Any] = {"concurrency": given.concurrency, "lease": given.lease, "grace": given.grace}
     async with app, contextlib.AsyncExitStack() as stack:
-        running = await _start(lambda: stack.enter_async_context(app.worker(queues=wish.queues, **options)), stopping)
+        running = await _start(lambda: stack.enter_async_context(app.worker(queues=given.queues, **options)), stopping)
         if running is not None:
-            queues = "all queues" if wish.queues is None else f"queues {', '.join(wish.queues)}"
-            log.info("ready: %s on %s, %s; %s", wish.target, _place(app.settings.url), queues, _announced(app))
+            queues = "all queues" if given.queues is None else f"queues {', '.join(given.queues)}"
+            log.info("ready: %s on %s, %s; %s", given.target, _place(app.settings.url), queues, _list_functions(app))
             await stopping.asked(1)
             if running.busy:
-                log.info("stopping: waiting for %s; once more to stop at once", _told(running.busy))
+                log.info("stopping: waiting for %s; signal again to stop at once", _name_tasks(running.busy))
             drain = asyncio.create_task(running.stop())
             hurry = asyncio.create_task(stopping.asked(2))
             await asyncio.wait([drain, hurry], return_when=asyncio.FIRST_COMPLETED)
             left = running.busy
             if left and not drain.done():
-                log.warning("stopping at once; given back: %s", _told(left))
+                log.warning("stopping at once; given back: %s", _name_tasks(left))
                 await running.stop(timedelta(0))
             hurry.cancel()
             await drain
@@ -185,7 +186,7 @@ async def _serve(app: App, wish: Wish, stopping: Stopping) -> None:
 
 
 async def _start(
-    begin: Callable[[], Coroutine[Any, Any, T]], stopping: Stopping, patience: float = START_PATIENCE
+    begin: Callable[[], Coroutine[Any, Any, T]], stopping: StopRequests, patience: float = START_PATIENCE
 ) -> T | None:
     """Start the worker, and wait for a database that is away, or has no free connection, as it would do later.
 
@@ -211,25 +212,25 @@ async def _start(
                     raise
                 if not asked.done() and time.monotonic() > remind:
                     remind = time.monotonic() + REMIND_AFTER
-                    log.warning("cannot start yet, and tries again for %.0f s: %s", patience, error.message)
+                    log.warning("cannot start yet, trying again for %.0f s: %s", patience, error.message)
             await asyncio.wait([asked], timeout=pause)
             pause = min(LONGEST_PAUSE, pause * 2)
             if asked.done():
                 break
     finally:
         asked.cancel()
-    log.warning("asked to stop before it had started, and the database does not answer: leaving")
+    log.warning("asked to stop before it had started, while the database did not answer: exiting")
     return None
 
 
-def _announced(app: App) -> str:
-    """What it runs: tasks: charge, ship; workflows: order."""
+def _list_functions(app: App) -> str:
+    """The functions of the app, such as `tasks: charge, ship; workflows: order`."""
     kinds = {"task": "tasks", "workflow": "workflows", "entity": "entities"}
     named = {words: sorted(one.name for one in app.tasks if one.kind == kind) for kind, words in kinds.items()}
     return "; ".join(f"{words}: {', '.join(names)}" for words, names in named.items() if names)
 
 
-def _told(busy: Sequence[Running]) -> str:
+def _name_tasks(busy: Sequence[Running]) -> str:
     named = ", ".join(f"{r.name} {r.key or r.id} (attempt {r.attempt})" for r in busy[:NAMED])
     return named if len(busy) <= NAMED else f"{named} and {len(busy) - NAMED} more"
 
@@ -247,5 +248,5 @@ def _leave_stuck_threads() -> None:
         if thread.name.startswith("semel-task"):
             thread.join(0.2)
             if thread.is_alive():
-                log.warning("a sync task does not return; leaving without it")
+                log.warning("a sync task does not return; exiting without waiting for it")
                 end_now(Exit.OK)

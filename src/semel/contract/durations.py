@@ -24,7 +24,7 @@ def parse_duration(value: Duration, what: str = "duration") -> timedelta:
     """Read a duration. `what` names the option in the error."""
     seconds = _seconds(value, what)
     if not 0 <= seconds <= FOREVER.total_seconds():
-        raise InvalidValue(f"{what}={value!r} is out of bounds: give something from 0 to 'forever'.")
+        raise InvalidValue(f"{what}={value!r} is out of bounds: use a duration from 0 to 'forever'.")
     return timedelta(seconds=seconds)
 
 

@@ -62,7 +62,7 @@ def check_name(name: object, what: str, length: int = 100) -> str:
 def check_kind(kind: str) -> str:
     """The kind of an execution: a misspelt one would find nothing, which looks as if nothing were there."""
     if kind not in KINDS:
-        raise InvalidValue(f"kind={kind!r}: there are {', '.join(KINDS)}.")
+        raise InvalidValue(f"kind={kind!r}: use {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     return kind
 
 
@@ -73,7 +73,9 @@ def check_queues(queues: Iterable[str] | None) -> None:
     if isinstance(queues, str):
         raise InvalidValue(f"queues={queues!r} is a str: give a list, such as [{queues!r}].")
     if not [check_name(queue, "queue") for queue in queues]:
-        raise InvalidValue("queues names no queue, so the worker would do nothing: name one, or leave it out for all.")
+        raise InvalidValue(
+            "queues is empty, so the worker would do nothing: name a queue, or leave it out to serve all."
+        )
 
 
 def check_attribute(name: object, value: object) -> tuple[str, str]:
@@ -87,7 +89,7 @@ def check_text(text: object, what: str) -> str:
     if not isinstance(text, str):
         raise InvalidValue(f"{what}={text!r} is a {type(text).__name__}: give a str.")
     if len(text) > TEXT_LENGTH:
-        raise InvalidValue(f"{what}={text[:40]!r}… has {len(text):,} characters: {TEXT_LENGTH:,} are the most.")
+        raise InvalidValue(f"{what}={text[:40]!r}… has {len(text):,} characters: use at most {TEXT_LENGTH:,}.")
     try:
         text.encode()
     except UnicodeEncodeError as error:

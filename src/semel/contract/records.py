@@ -1,4 +1,4 @@
-"""What an execution looks like from outside: plain, frozen, the same on every engine."""
+"""Executions and explanations as users see them: plain, frozen, the same on every engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ErrorInfo:
     message: str
     traceback: str = ""
     root_type: str = ""
-    """The type of the exception that the chain of causes began with; empty where it is this one."""
+    """The type of the first exception in the chain of causes; empty if it is this one."""
 
     def __str__(self) -> str:
         """Type and message; a message that begins with the name of its type, as Semel's own do, stands alone."""
@@ -43,7 +43,7 @@ class Execution:
     max_attempts: int
     created_at: datetime
     run_at: datetime | None
-    """When a delayed or retried one is due; None when it may run at once or has ended."""
+    """When a delayed or retried execution is due; None if it may run at once or has ended."""
     started_at: datetime | None
     finished_at: datetime | None
     retention: timedelta
@@ -58,9 +58,9 @@ class Execution:
     expired: bool
     """True when retention has dropped input and result and only the key is remembered."""
     parent_id: str | None = None
-    """The execution of the workflow that asked for it."""
+    """The execution of the workflow that started it."""
     stranded: bool = False
-    """True when it was accepted and nothing in the tables will ever run it: the database has lost a part of it."""
+    """True if it was accepted and will never run, because the database has lost a part of it."""
 
     @property
     def expires_at(self) -> datetime | None:
@@ -86,67 +86,67 @@ class Suppressed:
 
 @dataclass(frozen=True, slots=True)
 class MessageConflict:
-    """A message or signal that was refused, because its key stands for another one."""
+    """A message or signal that was refused, because its key belongs to another one."""
 
     key: str
     held: str
-    """The handler or signal that has the key."""
+    """The handler or signal that the key belongs to."""
     offered: str
     """The one that was refused."""
     fields: tuple[str, ...]
-    """Arguments that differ; empty where the names do, or where it is not known."""
+    """The arguments that differ; empty if the names differ, or if it is not known."""
     at: datetime
 
     def __str__(self) -> str:
         if self.held != self.offered:
-            return f"key {self.key!r} stands for {self.held!r}, and came with {self.offered!r}"
+            return f"key {self.key!r} belongs to {self.held!r}, and was used for {self.offered!r}"
         which = f" ({', '.join(self.fields)})" if self.fields else ""
-        return f"key {self.key!r} came again for {self.held!r} with other arguments{which}"
+        return f"key {self.key!r} was used again for {self.held!r} with different arguments{which}"
 
 
 @dataclass(frozen=True, slots=True)
 class FailedMessage:
-    """A message of an entity that failed, and was not sent again since."""
+    """A message of an entity that failed and has not been sent again."""
 
     number: int
-    """What it is redriven by; never used twice in an entity."""
+    """The number to redrive it by; never used twice in an entity."""
     handler: str
     dedup_key: str | None
     failed_at: datetime
     error: ErrorInfo
     arguments: dict[str, Any] | None
-    """None: there was no room to keep them, so that it cannot be redriven from here."""
+    """None: they were too large to keep, so the message cannot be redriven."""
     entity: str = field(default="", compare=False)
     """The key of the entity (`Class/id`), in what `failed_messages` gives."""
 
     def __str__(self) -> str:
         by = "" if self.dedup_key is None else f" with key {self.dedup_key!r}"
-        kept = "" if self.arguments is not None else " (its arguments were too large to be kept: send it anew)"
+        kept = "" if self.arguments is not None else " (its arguments were too large to keep: send a new one)"
         return f"#{self.number} {self.handler!r}{by}, {self.failed_at:%Y-%m-%d %H:%M:%S} UTC: {self.error}{kept}"
 
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """What a flow did not take: messages that failed, newest first, and the last ones that were refused."""
+    """Messages that a workflow or an entity did not accept: failed ones, newest first, and the last refused ones."""
 
     failed: tuple[FailedMessage, ...] = ()
     refused: tuple[MessageConflict, ...] = ()
 
     def lines(self, key: str) -> list[str]:
-        """In words, a line each; none where there is nothing to tell."""
+        """Describe them in words, one line each; empty if there are none."""
         lines = []
         if self.failed:
-            lines += ["", f"Messages that failed, and can be sent again with: semel entities redrive {key}"]
+            lines += ["", f"Failed messages, which can be sent again with: semel entities redrive {key}"]
             lines += [f"  {message}" for message in self.failed]
         if self.refused:
-            lines += ["", "The last that were refused:"]
+            lines += ["", "Refused most recently:"]
             lines += [f"  {conflict.at:%Y-%m-%d %H:%M:%S} UTC: {conflict}." for conflict in self.refused]
         return lines
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All that is known of a key: newest execution first, and what was suppressed."""
+    """Everything known about a key: its executions, newest first, and the suppressed duplicates."""
 
     key: str
     kind: str

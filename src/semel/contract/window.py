@@ -168,7 +168,7 @@ class DedupWindow:
         except SemelError:
             raise
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise NotDecodable(f"this is not what DedupWindow.to_json() gives: {error!r}.") from error
+            raise NotDecodable(f"this was not written by DedupWindow.to_json(): {error!r}.") from error
         return made
 
     def _load(self, data: Mapping[str, Any]) -> None:
@@ -231,7 +231,7 @@ def check_window(window: Duration) -> timedelta:
 def check_max_keys(max_keys: object) -> int:
     """At least one: a window that holds nothing would let every duplicate in."""
     if isinstance(max_keys, bool) or not isinstance(max_keys, int) or max_keys < 1:
-        raise InvalidValue(f"max_keys={max_keys!r}: give a whole number from 1 on.")
+        raise InvalidValue(f"max_keys={max_keys!r}: give a whole number, 1 or more.")
     return max_keys
 
 

@@ -1,4 +1,4 @@
-"""`explain` in words: what ran under a key, what did not, and until when that holds."""
+"""`explain` in words: what ran under a key, which duplicates did not, and until when the key is taken."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Suppressed, Undelivered
 
 _WHY = {
-    Reason.JOINED: "it was under way, so they share its result",
+    Reason.JOINED: "it had not ended, so they share its result",
     Reason.REPLAYED: "it had finished, so they got its outcome",
-    Reason.INPUT_DIFFERS: "refused: the input was another one",
-    Reason.FUNCTION_DIFFERS: "refused: the key was asked for with another function",
+    Reason.INPUT_DIFFERS: "refused: the input was different",
+    Reason.FUNCTION_DIFFERS: "refused: the key belongs to another function",
     Reason.SEEN: "its key had been seen within the window",
-    Reason.MESSAGE_DIFFERS: "refused: its key stood for another message",
+    Reason.MESSAGE_DIFFERS: "refused: its key belonged to another message",
 }
 
 _NOT_COUNTED = (
-    "How many duplicates did not run is not known: no records database is given that counts them "
+    "Duplicate counts are unavailable: there is no records database to count them "
     "(App(…, records=…)), or it does not answer."
 )
 
 
-def tell(
-    key: str, executions: Sequence[Execution], suppressed: Sequence[Suppressed] | None, now: datetime,
-    why_it_waits: str = "", undelivered: Undelivered | None = None,
-) -> str:  # fmt: skip
-    """The whole story of a key, newest execution first. `suppressed` is None where it is not known.
+def explain_text(
+    key: str,
+    executions: Sequence[Execution],
+    suppressed: Sequence[Suppressed] | None,
+    now: datetime,
+    why_it_waits: str = "",
+    undelivered: Undelivered | None = None,
+) -> str:
+    """Explain a key in words, newest execution first. `suppressed` is None if duplicates are not counted.
 
-    `why_it_waits` is what keeps the newest one from running, where that is known.
+    `why_it_waits` is what keeps the newest execution from running, if that is known.
     """
     if not executions:
         return f"Nothing is known under the key {key!r}: it never ran, or its window is over."
@@ -39,7 +43,7 @@ def tell(
     lines = [f"Key {key!r} was admitted {times}."]
     for execution in executions:
         lines.append("")
-        lines.extend(_one(execution))
+        lines.extend(_execution_lines(execution))
         mine = [s for s in suppressed or () if s.execution_id == execution.id]
         lines.extend(f"  {_suppressed(s)}" for s in mine)
     if why_it_waits:
@@ -52,12 +56,12 @@ def tell(
     return "\n".join(lines)
 
 
-def _one(e: Execution) -> list[str]:
+def _execution_lines(e: Execution) -> list[str]:
     lines = [f"Execution {e.id} of {e.name!r} on queue {e.queue!r}: {e.status}."]
     lines.append(f"  Admitted {_when(e.created_at)}, attempt {e.attempt} of {e.max_attempts}.")
     if e.stranded:
         lines.append(
-            "  Nothing will ever run it: the database has lost its lane or its row of work. Cancel it, and ask again."
+            "  It will never run: the database has lost its lane or its queue entry. Cancel it and start it again."
         )
     elif e.status is Status.RUNNING:
         lines.append(f"  Running on {e.worker or 'a worker'} since {_when(e.started_at)}.")
@@ -71,7 +75,7 @@ def _one(e: Execution) -> list[str]:
         what = "Error" if e.status.terminal else "Last error"
         lines.append(f"  {what}: {e.error}")
     if e.parent_id is not None:
-        lines.append(f"  Workflow {e.parent_id} asked for it.")
+        lines.append(f"  Started by workflow {e.parent_id}.")
     if e.previous_id is not None:
         lines.append(f"  It followed execution {e.previous_id}.")
     if e.expired:
@@ -82,7 +86,7 @@ def _one(e: Execution) -> list[str]:
 def _suppressed(s: Suppressed) -> str:
     if s.reason is Reason.OVERFLOWED:
         keys = "1 message key was" if s.count == 1 else f"{s.count} message keys were"
-        return f"{keys} forgotten before the window was over, the last at {_when(s.last_at)}: more came than max_keys."
+        return f"{keys} forgotten before the window was over, the last at {_when(s.last_at)}: more than max_keys."
     if s.count == 1:
         return f"1 duplicate did not run ({_WHY[s.reason]}), at {_when(s.first_at)}."
     return (

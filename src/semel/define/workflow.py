@@ -61,7 +61,7 @@ class Workflow(Generic[P, R]):
         self.dedup_window = optional_duration(dedup_window, "dedup_window")
         self.retry = Retry(max_attempts=CRASHES_BORNE)
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-            raise InvalidValue(f"version={version!r}: give a whole number from 1 up.")
+            raise InvalidValue(f"version={version!r}: give a whole number, 1 or more.")
         self.version = version
         _refuse_what_cannot_run(fn, self.name)
         self.shape = Shape(fn, self.name, skip=1)

@@ -151,5 +151,5 @@ async def test_explain_says_what_it_does_not_know(cluster: TemporalWorld) -> Non
 
     for _ in range(2):
         await app.enqueue(work, task_id="k")
-    assert "duplicates did not run is not known: no records database" in str(await app.explain("k"))
+    assert "Duplicate counts are unavailable: there is no records database" in str(await app.explain("k"))
     await app.close()

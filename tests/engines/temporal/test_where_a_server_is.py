@@ -51,8 +51,8 @@ def test_a_url_names_server_and_namespace(url: str, address: str, namespace: str
         ("temporal://ann:pw@host", "no user and no password"),
         ("temporal://host/a/b", "namespace='a/b'"),
         ("temporal://host?tsl=true", "Did you mean 'tls'?"),
-        ("temporal://host?colour=red", "There are: profile, tls, tls_server_name"),
-        ("temporal://host?tls=yes", "tls='yes': write true or false"),
+        ("temporal://host?colour=red", "Known are: profile, tls, tls_server_name"),
+        ("temporal://host?tls=yes", "tls='yes': use true or false"),
         (f"temporal://host?api_key={SECRET}", "set SEMEL_TEMPORAL_API_KEY"),
         ("temporal://host?profile=nope", "Profile 'nope' not found"),
     ],
@@ -141,9 +141,9 @@ def test_variables_win_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("api_key = 5", "temporal.api_key is a int: give a str"),
-        ('tls = "true"', "temporal.tls is a str: give a bool"),
-        ("tsl = true", "unknown setting of [temporal]: 'tsl'. Did you mean 'tls'?"),
+        ("api_key = 5", "temporal.api_key: use text in quotes"),
+        ('tls = "true"', "temporal.tls: use true or false"),
+        ("tsl = true", "unknown setting in [temporal]: 'tsl'. Did you mean 'tls'?"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:

@@ -317,6 +317,8 @@ class JournalEngine:
         findings = [Finding(*row) for row in await self._store.check()]
         applied = await self._store.run(migrating.applied)
         missing = migrating.missing(self._store.migrations, applied)
+        if not applied and self._auto_migrate:
+            return [*findings, Finding(True, "migrations", "no tables yet: they are created on first use")]
         at = f"at {max(applied, default=0)}, newest is {self._store.migrations[-1][0]}"
         findings.append(Finding(not missing, "migrations", at + (": run semel migrate" if missing else "")))
         if missing:

@@ -19,7 +19,6 @@ from urllib.parse import quote
 
 from semel.engines.sqlite.numbered import NUMBERED_PLACEHOLDERS_WARN, with_names
 from semel.errors import ConfigError
-from semel.settings import known_driver
 
 OLDEST: Final = (3, 38, 0)
 """The first SQLite that has everything our statements use: `->>` is the newest of it."""
@@ -209,7 +208,6 @@ def choose_driver(name: str = "auto") -> Driver:
     Raises ConfigError where there is none that can be used, with what to install.
     """
     own = sqlite3.sqlite_version_info
-    known_driver(name, "sqlite_driver")
     if name == "sqlite3" or (name == "auto" and own >= OLDEST):
         if own < OLDEST:
             raise ConfigError(f"sqlite_driver='sqlite3': {_too_old()} Or set sqlite_driver = 'apsw'.")

@@ -21,7 +21,7 @@ from temporalio.service import TLSConfig
 from semel.engines.temporal.locating import PORT, Place, parse_url
 from semel.engines.temporal.metering import metered
 from semel.errors import ConfigError, EngineError, EngineUnavailable
-from semel.settings import TemporalSettings, truth
+from semel.settings import TemporalSettings, parse_bool
 
 NOWHERE = f"127.0.0.1:{PORT}"
 """Where a development server listens, should nothing say where."""
@@ -69,7 +69,7 @@ def parse(url: str, settings: TemporalSettings, namespace: str | None = None) ->
 def _with_options(settings: TemporalSettings, place: Place) -> TemporalSettings:
     options: dict[str, Any] = dict(place.options)
     if "tls" in options:
-        options["tls"] = truth(options["tls"], "tls")
+        options["tls"] = parse_bool(options["tls"], "tls")
     return replace(settings, **options)
 
 

@@ -1,8 +1,7 @@
-"""What commands write on: tables for people or JSON for programs on stdout, everything else on stderr."""
+"""What commands print: tables for people or JSON for programs on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 import sys
@@ -15,14 +14,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from semel import Execution, Status
+from semel import Status
+from semel.contract.durations import spell
+from semel.records import to_json
 from semel.settings import Settings, load
 
 PIPED_WIDTH = 200
-"""Where no one looks, lines are not folded to the width of a screen."""
+"""The width of lines that do not go to a terminal."""
 
 _BY_APP = ("worker", "replay")
-"""Commands that take the database from an app, and have no options for it."""
+"""Commands that take an app instead of --url."""
 
 STYLES = {
     Status.PENDING: "cyan",
@@ -36,7 +37,7 @@ STYLES = {
 
 
 def console(stream: IO[str] | None = None) -> Console:
-    """A console that takes text as it is: no markup, no guessing at colours."""
+    """A console that prints text as it is, without markup or automatic colours."""
     stream = stream or sys.stdout
     width = None if stream.isatty() else PIPED_WIDTH
     return Console(file=stream, markup=False, highlight=False, emoji=False, width=width)
@@ -57,29 +58,29 @@ def safe(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
-class Paper:
-    """Where one command writes its answer."""
+class Output:
+    """The output of one command."""
 
     def __init__(self, as_json: bool, settings: Settings) -> None:
         self.as_json = as_json
         self._settings = settings
 
     def data(self, value: Any) -> None:
-        """The answer for programs."""
-        sys.stdout.write(json.dumps(value, default=plain, ensure_ascii=False, indent=2) + "\n")
+        """Print the answer as JSON."""
+        sys.stdout.write(json.dumps(to_json(value), ensure_ascii=False, indent=2) + "\n")
         sys.stdout.flush()
 
     def line(self, text: str = "", style: str = "") -> None:
-        """A line for people."""
+        """Print a line for people."""
         console().print(Text(safe(text), style), soft_wrap=True)
 
     def next(self, verb: str, *arguments: str) -> None:
-        """What one may want to do now, on the same database."""
+        """Suggest the next command, on the same database."""
         words = ["semel", verb, *(shlex.quote(argument) for argument in arguments)]
         self.line(f"  next: {' '.join(words)}{'' if verb in _BY_APP else self._place()}", "dim")
 
     def _place(self) -> str:
-        """The options that lead to the same database, where the defaults do not. Never a password."""
+        """The options for the same database, if it is not the default one; never a password."""
         default = load("semel.toml")
         url, namespace = self._settings.url, self._settings.namespace
         shown = '"$SEMEL_URL"' if urlsplit(url).password else shlex.quote(url)
@@ -88,7 +89,7 @@ class Paper:
         )
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-        """Rows under headings; the first column is never folded, since it is copied."""
+        """Print rows under headings; the first column is never wrapped, since people copy it."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         for at, column in enumerate(columns):
             table.add_column(column, no_wrap=at == 0, overflow="fold")
@@ -97,33 +98,13 @@ class Paper:
         console().print(table)
 
 
-def plain(value: Any) -> Any:
-    """What JSON does not know: moments in ISO 8601, spans in seconds, the rest as text."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return str(value)
-
-
-def as_data(execution: Execution) -> dict[str, Any]:
-    """An execution for programs."""
-    return {
-        **dataclasses.asdict(execution),
-        "expires_at": execution.expires_at,
-        "window_ends_at": execution.window_ends_at,
-    }
-
-
 def status_text(status: Status) -> Text:
     """A status in its colour."""
     return Text(status.value, STYLES[status])
 
 
 def when(moment: datetime | None) -> str:
-    """A moment, to the second, in UTC."""
+    """A time in UTC, to the second."""
     return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -148,23 +129,10 @@ def _rough(span: timedelta) -> str:
 def elapsed(span: timedelta) -> str:
     """A span to the millisecond while it is short, then to the second."""
     seconds = span.total_seconds()
-    return f"{seconds:.3f}s" if seconds < 60 else spelled(span)
+    return f"{seconds:.3f}s" if seconds < 60 else spell(timedelta(seconds=round(seconds)))
 
 
 def brief(text: str, most: int) -> str:
     """The beginning of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def spelled(span: timedelta) -> str:
-    """A span as settings write it, such as 30d or 1h30m."""
-    left = round(span.total_seconds())
-    if left >= 36_500 * 86_400:
-        return "forever"
-    parts = []
-    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
-        count, left = divmod(left, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts) or "0"
