@@ -49,7 +49,8 @@ async def test_they_run_again_although_the_heart_was_busy_when_the_lease_ran_out
 
     busy, done = asyncio.Event(), asyncio.Event()
 
-    async def look() -> None:
+    async def refresh(layout: str) -> None:
+        worker.heart._layout = layout
         busy.set()
         await done.wait()
 
@@ -58,8 +59,7 @@ async def test_they_run_again_although_the_heart_was_busy_when_the_lease_ran_out
         await eventually(lambda: runs)
         await world.cut_off(dead)
         async with world.worker(two, lease="10m") as worker:
-            worker.heart._clean_at = math.inf  # no other reason to beat
-            worker.lookout._next, worker.lookout.look = 0.0, look  # type: ignore[method-assign]
+            worker.heart._layout, worker.heart._refresh = "", refresh  # type: ignore[method-assign]
             while not busy.is_set():
                 worker.heart.due_in(0)
                 await asyncio.sleep(0.01)
@@ -67,7 +67,6 @@ async def test_they_run_again_although_the_heart_was_busy_when_the_lease_ran_out
             await world.advance("11m")
             await eventually(lambda: worker.heart._last > beaten and worker.heart._wanted == math.inf)
             assert len(runs) == 1
-            worker.lookout._next = math.inf
             done.set()
             assert await handle.result(timeout="60s") == 2
 

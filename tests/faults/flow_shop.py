@@ -167,7 +167,7 @@ class FlowShop(Shop):
         """A worker, until a count is zero. Its heart looks for work by itself after a third of the lease."""
         async with self.app.worker(lease=lease, concurrency=8) as worker:
             assert isinstance(worker, JournalWorker)
-            worker.heart._clean_at = float("inf")
+            worker.chores["retention"].next_due = float("inf")
             worker.heart.reachability = AlwaysThere()
 
             async def none() -> bool:

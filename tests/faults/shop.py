@@ -135,7 +135,7 @@ class Shop:
         leases = "select count(*) from semel_worker"
         async with self.app.worker(lease="30s", concurrency=8) as worker:
             assert isinstance(worker, JournalWorker)
-            worker.heart._clean_at = float("inf")
+            worker.chores["retention"].next_due = float("inf")
             worker.heart.reachability = AlwaysThere()
 
             async def nothing_left() -> bool:

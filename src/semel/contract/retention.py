@@ -9,6 +9,7 @@ free again while the history is still there). Both are fixed when the execution 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -17,6 +18,8 @@ from semel.contract.durations import Duration, parse_duration
 
 TASK_RETENTION = timedelta(days=7)
 WORKFLOW_RETENTION = timedelta(days=30)
+LEAST_CLEANING = timedelta(seconds=5)
+"""The shortest time between two looks for what is past its retention, unless less is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,11 @@ def keeping(*choices: tuple[Duration | None, Duration | None]) -> Keeping:
     retention = next((parse_duration(r, "retention") for r, _ in choices if r is not None), TASK_RETENTION)
     window = next((parse_duration(w, "dedup_window") for _, w in choices if w is not None), retention)
     return Keeping(retention, window)
+
+
+def clean_every(most: timedelta, retentions: Iterable[timedelta | None]) -> timedelta:
+    """How often to look for what is past its retention: at `most`, sooner where something is kept for less."""
+    return min(most, max(LEAST_CLEANING, min((kept for kept in retentions if kept is not None), default=most)))
 
 
 def fate(keep: Keeping, finished_at: datetime, keyed: bool, now: datetime) -> Fate:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from semel.contract.retention import Fate, Keeping, fate
+import logging
+import random
+from typing import TYPE_CHECKING
+
+from semel.contract.retention import Fate, Keeping, clean_every, fate
 from semel.contract.times import from_micros, micros, span
+from semel.engines.journal.leasing import adopt_orphans
 from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
+from semel.runtime.chores import Chore
+
+if TYPE_CHECKING:
+    from semel.engines.journal.worker import JournalWorker
+
+log = logging.getLogger("semel.worker")
 
 SLIPS_AT_ONCE = 50
 LOOK_AGAIN = 3_600_000_000
@@ -42,3 +53,36 @@ def clean() -> Script[tuple[int, int]]:
         if rows:
             yield Each(name, rows)
     return len(slips), len(ids)
+
+
+class Cleaning:
+    """The retention that one worker sees to."""
+
+    def __init__(self, worker: JournalWorker) -> None:
+        self._worker = worker
+
+    @property
+    def every(self) -> float:
+        """Seconds: as the settings say, unless something that this worker runs is kept for less than that."""
+        kept = [*(one.retention for one in self._worker.registry), *self._worker.intake.retentions]
+        return clean_every(self._worker.settings.clean_every, kept).total_seconds()
+
+    def chore(self) -> Chore:
+        """For the list of the worker; those that start together do not clean together."""
+        return Chore("retention", self._run, first=random.uniform(0, min(60.0, self.every)))
+
+    async def _run(self) -> float:
+        """Drop what is past its retention, in small batches, and put back claims that no lease covers."""
+        worker, looked = self._worker, 0
+        adopted = await worker.store.run(adopt_orphans)
+        if adopted:
+            worker.hub.work(adopted)
+        while True:
+            slips, executions = await worker.store.run(clean)
+            looked += executions
+            if not slips:
+                break
+        if looked:
+            log.info("retention: looked at %d finished executions", looked)
+        worker.doubt()  # nothing hints at it, and this looks through all work anyway
+        return self.every * random.uniform(0.9, 1.1)

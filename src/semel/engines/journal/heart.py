@@ -1,4 +1,4 @@
-"""The heart of a worker: renews the lease, buries the dead, wakes what is due, cleans up."""
+"""The heart of a worker: renews its lease, and sees to what a heartbeat finds: dead workers, due work, new lanes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from semel.contract.times import micros
@@ -17,12 +16,10 @@ from semel.define.context import Running
 from semel.define.task import Task
 from semel.engine.events import WorkerEvent, WorkerEventType
 from semel.engine.failure_log import RepeatedFailures, log_failure
-from semel.engines.journal.cleaning import clean
 from semel.engines.journal.leasing import (
     MOST_AT_ONCE,
     Pulse,
     Reachability,
-    adopt_orphans,
     find_cancelled,
     promote,
     pulse,
@@ -66,15 +63,15 @@ class Heart:
         self._notes: dict[int, Running] = {}
         self._search: asyncio.Task[None] | None = None
         self._idle_at_last_beat = False
-        self._clean_at = time.monotonic() + random.uniform(0, min(60.0, self._clean_every()))
         self.reachability = Reachability()
         self._waits = False
         """Has it been logged that workers are overdue and are not taken for dead yet?"""
-        self._chores: asyncio.Task[None] | None = None
-        self._chores_failed = 0
-        self._chores_after = 0.0
-        self._beat_after_chores = False
-        """Did a beat find something to do while other chores were being done?"""
+        self._follow_up: asyncio.Task[None] | None = None
+        """Does what a beat has found."""
+        self._follow_ups_failed = 0
+        self._follow_up_after = 0.0
+        self._beat_after_follow_up = False
+        """Did a beat find something to do while that of another one was being done?"""
         self._unanswered = False
         """Has a heartbeat had no answer since the last one that had?"""
         self._verifying: asyncio.Task[None] | None = None
@@ -126,7 +123,7 @@ class Heart:
     async def beat(self) -> None:
         """One beat, and a rest until the next thing that is due.
 
-        What there is to do besides is done in a task of its own: a lock or a slow disk must not keep it from beating.
+        What it finds is done in a task of its own: a lock or a slow disk must not keep it from beating.
         """
         worker = self._worker
         self._wanted = math.inf
@@ -140,7 +137,7 @@ class Heart:
             worker.wake.set()
         self._idle_at_last_beat = not worker.running
         worker.flows.news(())
-        self._begin_chores(state, ready)
+        self._begin_follow_up(state, ready)
         await self._rest(state, waiting)
 
     async def _pulse(self) -> Pulse:
@@ -232,42 +229,38 @@ class Heart:
         self._waits = bool(waiting)
         return ready, waiting
 
-    def _begin_chores(self, state: Pulse, overdue: list[int]) -> None:
-        """Do what is due. While other chores are being done, a beat right after them finds it again."""
+    def _begin_follow_up(self, state: Pulse, overdue: list[int]) -> None:
+        """Do what a beat has found. While that of another one is being done, a beat right after it finds it again."""
         found = bool(overdue) or state.layout != self._layout
         if self._busy:
-            self._beat_after_chores = found
+            self._beat_after_follow_up = found
             return
-        if (wait := self._chores_after - time.monotonic()) > 0:
+        if (wait := self._follow_up_after - time.monotonic()) > 0:
             if found:
                 self.due_in(wait)
             return
-        chores: list[Callable[[], Awaitable[None]]] = []
+        todo: list[Callable[[], Awaitable[None]]] = []
         if overdue:
-            chores.append(lambda: self._recover(state.now, overdue))
+            todo.append(lambda: self._recover(state.now, overdue))
         if state.next_due is not None and state.next_due <= state.now:
-            chores.append(self._promote)
-        if time.monotonic() >= self._clean_at:
-            chores.append(self._clean)
+            todo.append(self._promote)
         # What comes after this, another beat tells. A recovery passes over one that holds a lock: not at once, then.
-        next_beat = (RECOVERED if overdue else 0.0) if chores else None
+        next_beat = (RECOVERED if overdue else 0.0) if todo else None
         if state.layout != self._layout:
-            chores.insert(0, lambda: self._refresh(state.layout))
-        if self._worker.lookout.due:
-            chores.append(self._worker.lookout.look)
-        if chores:
-            self._chores = asyncio.create_task(self._do(chores, next_beat))
+            todo.insert(0, lambda: self._refresh(state.layout))
+        if todo:
+            self._follow_up = asyncio.create_task(self._do(todo, next_beat))
 
     @property
     def _busy(self) -> bool:
-        return self._chores is not None and not self._chores.done()
+        return self._follow_up is not None and not self._follow_up.done()
 
-    async def _do(self, chores: list[Callable[[], Awaitable[None]]], next_beat: float | None) -> None:
+    async def _do(self, todo: list[Callable[[], Awaitable[None]]], next_beat: float | None) -> None:
         """One after the other; one that fails does not keep the others from being done."""
         failed = False
-        for chore in chores:
+        for once in todo:
             try:
-                await chore()
+                await once()
             except EngineUnavailable as error:
                 failed = True
                 if not self._worker.outage.lasts:
@@ -275,20 +268,20 @@ class Heart:
             except Exception as error:
                 failed = True
                 self._failures.log(log, "heart", error, f"heart of {self._worker.name} failed; it goes on")
-        self._chores_failed = self._chores_failed + 1 if failed else 0
-        wait = pause(self._chores_failed) if failed else next_beat
-        self._chores_after = time.monotonic() + (wait or 0.0)
-        self._chores = None
+        self._follow_ups_failed = self._follow_ups_failed + 1 if failed else 0
+        wait = pause(self._follow_ups_failed) if failed else next_beat
+        self._follow_up_after = time.monotonic() + (wait or 0.0)
+        self._follow_up = None
         self._alarm.set()
-        if self._beat_after_chores and wait is None:
+        if self._beat_after_follow_up and wait is None:
             wait = 0.0
-        self._beat_after_chores = False
+        self._beat_after_follow_up = False
         if wait is not None:
             self.due_in(wait)
 
     async def close(self) -> None:
         """Stop what is being done besides beating."""
-        beside = [task for task in (self._chores, self._verifying, self._search) if task is not None]
+        beside = [task for task in (self._follow_up, self._verifying, self._search) if task is not None]
         for task in beside:
             task.cancel()
         if beside:
@@ -297,7 +290,7 @@ class Heart:
     async def _refresh(self, layout: str) -> None:
         await self._worker.intake.refresh()
         self._layout = layout
-        self._clean_at = min(self._clean_at, time.monotonic() + self._clean_every())
+        self._worker.chores["retention"].due_in(self._worker.cleaning.every)
         self._worker.wake.set()
 
     async def _recover(self, as_of: int, leases: list[int]) -> None:
@@ -319,33 +312,6 @@ class Heart:
             if len(lanes) < MOST_AT_ONCE:
                 return
 
-    async def _clean(self) -> None:
-        """What is due, in small batches; after a sixth of the lease a beat comes between."""
-        worker = self._worker
-        looked = 0
-        enough = time.monotonic() + worker.settings.lease.total_seconds() / 6
-        adopted = await worker.store.run(adopt_orphans)
-        if adopted:
-            worker.hub.work(adopted)
-        while True:
-            slips, executions = await worker.store.run(clean)
-            looked += executions
-            if not slips:
-                worker.doubt()  # nothing hints at it, and this looks through all work anyway
-                self._clean_at = time.monotonic() + self._clean_every() * random.uniform(0.9, 1.1)
-                break
-            if time.monotonic() > enough:
-                break
-        if looked:
-            log.info("retention: looked at %d finished executions", looked)
-
-    def _clean_every(self) -> float:
-        """Hourly unless something this worker runs is kept for less than that."""
-        kept = [task.retention for task in self._worker.registry if task.retention is not None]
-        kept += self._worker.intake.retentions
-        shortest = max(min(kept, default=timedelta.max), timedelta(seconds=5))
-        return min(self._worker.settings.clean_every, shortest).total_seconds()
-
     async def _rest(self, state: Pulse, waiting: list[int]) -> None:
         """Until a third of the lease has passed, or until something is due, whichever is first."""
         uneven = random.uniform(0.05, 0.5)
@@ -363,10 +329,8 @@ class Heart:
         for lease in waiting:  # without gaps, as those with this lease have none
             pause = min(pause, lease / 3e6, self.reachability.missing(lease, self._last) + uneven)
         at = self._last + pause
-        if not self._busy:
-            if state.next_due is not None:
-                at = min(at, max(self._chores_after, self._last + (state.next_due - state.now) / 1e6))
-            at = min(at, max(self._chores_after, self._clean_at))
+        if state.next_due is not None and not self._busy:
+            at = min(at, max(self._follow_up_after, self._last + (state.next_due - state.now) / 1e6))
         return max(at, self._last + SHORTEST)
 
 

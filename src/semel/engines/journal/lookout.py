@@ -13,6 +13,7 @@ from semel.contract.times import from_micros
 from semel.engine.protocol import Waiting, WorkerState
 from semel.engine.service import ServiceWarner, functions_of
 from semel.engines.journal.script import Ask, Line, Row, Script, procedure
+from semel.runtime.chores import Chore
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
@@ -63,7 +64,6 @@ class Lookout:
 
     def __init__(self, worker: JournalWorker) -> None:
         self._worker = worker
-        self._next = time.monotonic() + FIRST
         self.warner = ServiceWarner(log)
 
     async def declare(self) -> None:
@@ -71,17 +71,18 @@ class Lookout:
         functions = msgspec.json.encode(functions_of(self._worker.registry)).decode()
         await self._worker.store.run(declare, self._worker.id, functions)
 
-    @property
-    def due(self) -> bool:
-        """Is it time to look around? Every heartbeat asks."""
-        return time.monotonic() >= self._next
+    def chore(self) -> Chore:
+        """For the list of the worker."""
+        return Chore("functions", self.look, first=FIRST)
 
-    async def look(self) -> None:
-        """Warn of work that nobody has the function of, and of names that stand for two functions."""
+    async def look(self) -> float:
+        """Warn of work that nobody has the function of, and of names that stand for two functions.
+
+        Seconds until the next look.
+        """
         began = time.monotonic()
-        self._next = began + RARELY
         worker = self._worker
         found, rows = await worker.store.run(strangers, worker.namespace, worker.intake.ids, worker.names)
         took = time.monotonic() - began
-        self._next = began + min(RARELY, max(EVERY, took * SHARE))
         self.warner.warn(found, [worker_state(row) for row in rows], worker.names)
+        return min(RARELY, max(EVERY, took * SHARE))

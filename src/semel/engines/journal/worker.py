@@ -1,4 +1,4 @@
-"""The worker: claims, runs, settles. Its heartbeat, recovery and cleaning are in `heart.py`."""
+"""The worker: claims, runs, settles. It has a heart, and chores for what is to be done now and then."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from semel.engine import undecodable
 from semel.engine.events import WorkerEvent, WorkerEventType
 from semel.engine.failure_log import RepeatedFailures
 from semel.engines.journal.claiming import Claim, random_number, release
+from semel.engines.journal.cleaning import Cleaning
 from semel.engines.journal.coalesce import Coalescer
 from semel.engines.journal.flows import Flows
 from semel.engines.journal.heart import Heart
@@ -36,6 +37,7 @@ from semel.engines.journal.settling import MOST_AT_ONCE, Ending, ending_of, leav
 from semel.engines.journal.turning import unpark
 from semel.errors import EngineError, EngineUnavailable, LeaseLost, phrase
 from semel.runtime.attempt import Interrupted, run_attempt
+from semel.runtime.chores import Chores
 from semel.runtime.events import Events
 from semel.runtime.outage import Outage
 from semel.runtime.patience import pause, persistently
@@ -79,6 +81,10 @@ class JournalWorker:
         self.intake = Intake(self)
         self.heart = Heart(self)
         self.lookout = Lookout(self)
+        self.cleaning = Cleaning(self)
+        self.chores = Chores(self.name, self.outage)
+        self.chores.add(self.cleaning.chore())
+        self.chores.add(self.lookout.chore())
         self.flows = Flows(self, lanes)
         self._lanes = lanes
         self._queue_settings = queue_settings
@@ -121,7 +127,8 @@ class JournalWorker:
     @property
     def healthy(self) -> bool:
         """Are its loops alive and its lease its own?"""
-        return bool(self._loops) and all(not loop.done() for loop in self._loops.values()) and self.heart.beating
+        alive = bool(self._loops) and all(not loop.done() for loop in self._loops.values())
+        return alive and self.chores.alive and self.heart.beating
 
     @property
     def room(self) -> int:
@@ -143,6 +150,7 @@ class JournalWorker:
             self.hub.on_due.append(self.heart.due)
             self.hub.on_cancel.append(self.heart.cancel_came)
             self.hub.on_news.append(self.flows.news)
+            self.chores.start()
             self._loops = {
                 "claim": asyncio.create_task(self._forever("claim", self._claim_once)),
                 "heart": asyncio.create_task(self._forever("heart", self.heart.beat, self._soon)),
@@ -481,6 +489,7 @@ class JournalWorker:
             await asyncio.wait([loop])
         if name == "heart":
             await self.heart.close()
+            await self.chores.close()
 
 
 def _weight(ending: Ending) -> int:
