@@ -47,12 +47,18 @@ def ending_of(claim: Claim, ran: AttemptOutcome, seconds: float | None) -> Endin
 
 
 @procedure(Line.SETTLE, atomic=True)
-def settle(worker: int, endings: list[Ending]) -> Script[set[int]]:
-    """Write endings; the tokens of claims that were refused, since they are no longer this worker's."""
+def settle(worker: int, endings: list[Ending], waited: set[int] | None = None) -> Script[set[int]]:
+    """Write endings; the tokens of claims that were refused, since they are no longer this worker's.
+
+    The tokens of those that a flow waited for, or may have, are put into `waited`.
+    """
     if any(e.claim.parent for e in endings):  # who wait for them are woken in one order by all, and never in a circle
         endings = sorted(endings, key=lambda e: e.claim.parent or "")
     rows = [(*e.claim.fence, e.status.value, e.output, e.error) for e in endings]
-    written = _tokens((yield Each("settle", rows, (worker,))))
+    found = yield Each("settle", rows, (worker,))
+    written = _tokens(found)
+    if waited is not None:  # of what an earlier try has written, whose reply was lost, nothing is known
+        waited |= _tokens(found, 1) | {e.claim.token for e in endings if e.claim.token not in written}
     return (yield from _missing(endings, written))
 
 
@@ -99,8 +105,8 @@ def leave(
     return refused
 
 
-def _tokens(rows: list[Row]) -> set[int]:
-    return {int(token) for row in rows if row[0] for token in row[0].split(",")}
+def _tokens(rows: list[Row], column: int = 0) -> set[int]:
+    return {int(token) for row in rows if row[column] for token in row[column].split(",")}
 
 
 def _missing(endings: list[Ending], written: set[int]) -> Script[set[int]]:

@@ -368,10 +368,11 @@ class JournalWorker:
         given_up: list[Ending] = []
         self._writing = endings
         worker = self.id
-        refused: set[int] = set()
+        refused, waited = set[int](), set[int]()
         failures = 0
         patience = self.settings.decode_timeout
-        for script, batch, more in ((settle, final, ()), (put_off, again, ()), (leave, left, (patience, given_up))):
+        parts = (settle, final, (waited,)), (put_off, again, ()), (leave, left, (patience, given_up))
+        for script, batch, more in parts:
             while batch:
                 try:
                     stale = await self.store.run(script, worker, batch, *more)
@@ -394,8 +395,8 @@ class JournalWorker:
         if refused:
             self.doubt()
         self.hub.done([e.claim.execution for e in endings])
-        if self._runs_flows and any(e.claim.parent or e.claim.key for e in final):
-            self.hub.work(())  # a flow may have waited for one of them
+        if waited and self._runs_flows:
+            self.hub.work(())  # for the flows that waited
             if parents := {e.claim.parent for e in final if e.claim.parent}:
                 self.hub.news(parents)
         for ending in again:

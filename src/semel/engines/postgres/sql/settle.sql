@@ -1,7 +1,8 @@
 -- name: settle
 -- End claimed tasks: the claim must still be this worker's. Gives the tokens that ended, as one text; what is missing
 -- was taken away. Shared: worker; rows: lane, seq, token, execution, status, output, error. A row is found by its place
--- and known by token and execution: another one may have come to its place since.
+-- and known by token and execution: another one may have come to its place since. Beside them the tokens of those that
+-- a flow waited for.
 with ended as (
   delete from semel_ready r
    where r.lane = any($2::int[]) and r.seq = any($3::bigint[]) and r.owner = $1
@@ -12,7 +13,7 @@ with ended as (
      set status = ($6::text[])[e.at], output = ($7::bytea[])[e.at], error = ($8::bytea[])[e.at], attempt = e.attempt,
          started_at = e.claimed_at, finished_at = (select semel_now()), token = e.token
     from ended e where x.id = e.execution
-  returning x.id, x.namespace, x.status, x.retention, x.token
+  returning x.id, x.namespace, x.status, x.retention, x.token, x.waiters
 ), slips as (
   insert into semel_slip (due_at, executions)
   select (select semel_now()) + greatest(retention, 5000000), string_agg(id, ',') from done group by retention
@@ -20,7 +21,7 @@ with ended as (
   insert into semel_dead (execution, namespace, status)
   select id, namespace, status from done where status <> 'completed'
 )
-select string_agg(token::text, ','),
+select string_agg(token::text, ','), string_agg(token::text, ',') filter (where waiters is not null),
        case when count(*) > 0 then pg_notify('semel_done', semel_payload(string_agg(id, ',')))::text end
   from done
 
