@@ -21,7 +21,7 @@ from semel.engines.temporal.clock import SKIP
 from semel.engines.temporal.migrating import migrate
 from semel.engines.temporal.reading import Reader
 from semel.engines.temporal.resting import keys_in
-from tests.world import SOON, World
+from tests.world import SOON, World, eventually
 
 SEEN_WITHIN = 0.15
 """The server's list of workflows lags behind by some milliseconds."""
@@ -159,8 +159,8 @@ class TemporalWorld(World):
         raise LookupError("a cluster has no leases: mark the test with `journal`")
 
     async def takes_no_more(self, worker: Any) -> None:
-        """See World. The SDK does not tell when its last poll has come back."""
-        await asyncio.sleep(0.3)
+        """See World. A poll that is under way may still bring a task, which is given back."""
+        await eventually(lambda: all(poller.slots.closed for poller in worker._polled.values()))
 
     async def client(self) -> Client:
         """A client of the SDK, to look from outside."""

@@ -198,7 +198,7 @@ class Reader(Histories):
             finished_at=seen.closed_at if info.HasField("close_time") else None,
             retention=card.kept,
             window=card.held, generation=card.generation, previous_id=card.previous,
-            worker=activity.last_worker_identity or None if activity is not None else None,
+            worker=_worker_of(activity),
             progress=await self._progress(activity), cancel_requested=_cancel_requested(details), error=error,
             expired=False, parent_id=card.parent,
         )  # fmt: skip
@@ -399,6 +399,13 @@ def _next_run(event: HistoryEvent) -> str:
 
 def _time(stamp: Timestamp) -> datetime:
     return stamp.ToDatetime(tzinfo=UTC)
+
+
+def _worker_of(activity: PendingActivityInfo | None) -> str | None:
+    """Who runs a task; nobody, while the task waits for a worker, whoever gave it back before."""
+    if activity is None or activity.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED:
+        return None
+    return activity.last_worker_identity or None
 
 
 def _attempt(info: WorkflowExecutionInfo, status: Status, done: int) -> int:

@@ -56,18 +56,23 @@ class Service:
         self._runner = runner
 
     @property
-    def activities(self) -> list[Callable[..., Any]]:
-        """For whichever worker."""
-        errands = {
-            START: self.start, OUTCOME: self.outcome, CLOSE: self.close, FORK: self.fork, RESERVE: self.reserve,
-            SETTLE: self.settle, INHERIT: self.inherit,
-        }  # fmt: skip
-        return [_activity(name, method, self._runner.errands) for name, method in errands.items()]
+    def errands(self) -> dict[str, Callable[[bytes], Any]]:
+        """What any worker of the queue can do for a workflow, by the name of the activity."""
+        return {
+            START: self.start,
+            OUTCOME: self.outcome,
+            CLOSE: self.close,
+            FORK: self.fork,
+            RESERVE: self.reserve,
+            SETTLE: self.settle,
+            INHERIT: self.inherit,
+        }
 
     @property
-    def local(self) -> list[Callable[..., Any]]:
-        """For the process that holds the workflow."""
-        return [_activity(STEP, self.step, self._runner.steps)]
+    def activities(self) -> list[Callable[..., Any]]:
+        """The errands, and the local activity that runs the steps of the workflows that this process holds."""
+        errands = [_activity(name, method, self._runner.errands) for name, method in self.errands.items()]
+        return [*errands, _activity(STEP, self.step, self._runner.steps)]
 
     async def start(self, data: bytes) -> RawValue:
         """Ask for an execution under a key that is taken."""

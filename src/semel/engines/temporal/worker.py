@@ -17,14 +17,13 @@ from semel.define.registry import Registry
 from semel.engine.failure_log import RepeatedFailures
 from semel.engine.service import functions_of
 from semel.engines.temporal import lookout
-from semel.engines.temporal.connecting import connect
 from semel.engines.temporal.failed_tasks import SDK_LOG, ShortenRepeats
 from semel.engines.temporal.hosting import let_go
-from semel.engines.temporal.polling import Poller, Pollers
+from semel.engines.temporal.polling import Poller, poller_factory
 from semel.engines.temporal.presence import BEATS, Presence
 from semel.engines.temporal.queueing import limited
 from semel.engines.temporal.running import Runner
-from semel.engines.temporal.seating import Seats
+from semel.engines.temporal.slots import Slots
 from semel.engines.temporal.unknown import UnknownWork
 from semel.engines.temporal.waking import Waker
 from semel.errors import EngineError, EngineUnavailable
@@ -41,7 +40,7 @@ LIMITS_EVERY: Final = 5.0
 """Seconds between two looks for queues that have a rate limit."""
 SETTLE_WITHIN: Final = 5.0
 STOP_WITHIN: Final = 10.0
-"""Seconds in which the SDK's workers have to end once everything they run has been interrupted."""
+"""Seconds in which the SDK's workers have to end once everything that they run has been interrupted."""
 NAMES_AT_ONCE: Final = 100
 
 
@@ -62,7 +61,7 @@ class TemporalWorker:
         self._failures = RepeatedFailures()
         self._outage = Outage("cluster", self.name)
         self._shorten_repeats = ShortenRepeats({one.name for one in registry})
-        self._polled: dict[str, Pollers] = {}
+        self._polled: dict[str, Poller] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._beginning = asyncio.Lock()
         self._draining: asyncio.Task[None] | None = None
@@ -72,7 +71,7 @@ class TemporalWorker:
     def healthy(self) -> bool:
         """Do all of its pollers run?"""
         lives = [not loop.done() for loop in self._loops]
-        lives += [poller.lives for one in self._polled.values() for poller in (one.tasks, one.flows)]
+        lives += [poller.lives for poller in self._polled.values()]
         return bool(lives) and all(lives)
 
     @property
@@ -86,10 +85,9 @@ class TemporalWorker:
             client = self._client = await self._engine.open()
             await self._engine.check()
             own = self._settings.worker
-            other = await connect(self._engine.target)
             self._unknown = UnknownWork(client, self.name)
-            self._pollers = Pollers.factory(
-                client, other, self.name, self._engine, self._registry, self._runner, self._settings, self._unknown
+            self._make_poller = poller_factory(
+                client, self.name, self._engine, self._registry, self._runner, self._settings, self._unknown
             )
             for queue in _known(self._registry, self._settings) if self.queues is None else self.queues:
                 self._serve(queue)
@@ -107,7 +105,7 @@ class TemporalWorker:
                 self._every("queues", LOOK_EVERY, self._look)
 
     def _serve(self, queue: str) -> None:
-        self._polled[queue] = self._pollers(queue)
+        self._polled[queue] = self._make_poller(queue)
 
     def _every(self, name: str, seconds: float, once: Callable[[], Awaitable[Any]], first: float | None = None) -> None:
         """A loop of a worker never dies silently: it says what happened and goes on."""
@@ -137,8 +135,8 @@ class TemporalWorker:
 
     async def _see_limits(self) -> None:
         """Tasks are handed over past the queue, and so past its rate limit: not where there is one."""
-        for queue, pollers in list(self._polled.items()):
-            pollers.seats.through_queue = await limited(self._client, queue)
+        for queue, poller in list(self._polled.items()):
+            poller.slots.through_queue = await limited(self._client, queue)
 
     async def _clean(self) -> None:
         looked = await self._engine.clean()
@@ -169,10 +167,9 @@ class TemporalWorker:
         await asyncio.gather(*self._loops, return_exceptions=True)
         pollers = list(self._polled.values())
         end = time.monotonic() + (self._settings.worker.grace if grace is None else grace).total_seconds()
-        tasks: list[Poller | Seats] = [part for one in pollers for part in (one.tasks, one.seats)]
-        await self._end(tasks, end, self._runner.interrupt_tasks)
+        await self._end([one.slots for one in pollers], end, self._runner.interrupt_tasks)
         await self._settle()
-        await self._end([one.flows for one in pollers], end, self._runner.steps.interrupt)
+        await self._end(pollers, end, self._runner.steps.interrupt)
         SDK_LOG.removeFilter(self._shorten_repeats)
         await self._waker.close()
         await self._unknown.close()
@@ -184,9 +181,9 @@ class TemporalWorker:
         except EngineError as error:
             log.warning("%s stops, and the cluster does not hear of it: %s", self.name, error)
 
-    async def _end(self, pollers: Sequence[Poller | Seats], at: float, interrupt: Callable[[], None]) -> None:
-        """Stop them; what still runs at a time, or when asked to hurry, is interrupted."""
-        stopping: asyncio.Future[Any] = asyncio.gather(*(one.stop() for one in pollers), return_exceptions=True)
+    async def _end(self, parts: Sequence[Poller | Slots], at: float, interrupt: Callable[[], None]) -> None:
+        """Stop some parts; what still runs at a time, or when asked to hurry, is interrupted."""
+        stopping: asyncio.Future[Any] = asyncio.gather(*(one.stop() for one in parts), return_exceptions=True)
         hurry: asyncio.Future[Any] = asyncio.create_task(self._hurry.wait())
         timeout = max(0.0, at - time.monotonic())
         await asyncio.wait([stopping, hurry], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -194,7 +191,7 @@ class TemporalWorker:
         if not stopping.done():
             interrupt()
             await asyncio.wait([stopping], timeout=STOP_WITHIN)
-        for one in pollers:
+        for one in parts:
             one.leave()
         await stopping
 
