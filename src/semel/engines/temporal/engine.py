@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -99,10 +98,6 @@ class TemporalEngine:
         """Microseconds since 1970."""
         return round(self._clock() * 1_000_000)
 
-    def skipped(self) -> int:
-        """By how much its clock was moved: tests do that."""
-        return 0 if self._clock is time.time else max(0, self.now() - round(time.time() * 1_000_000))
-
     async def open(self) -> Client:
         """Connect once; every verb calls this first."""
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
@@ -124,8 +119,8 @@ class TemporalEngine:
         self.kept = kept.retention
         self.coverage = Coverage(self.namespace, kept.retention, self.records.there)
         self._reader = Reader(client, kept.retention)
-        self._starter = Starter(client, self._reader, self.now, self.skipped)
-        self._mail = Mail(client, self._reader, self._starter, self.now, self.skipped)
+        self._starter = Starter(client, self._reader, self.now)
+        self._mail = Mail(client, self._reader, self._starter, self.now)
         self._questions = Questions(self._reader)
         return client
 
