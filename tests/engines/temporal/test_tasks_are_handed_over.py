@@ -104,7 +104,7 @@ async def test_nothing_is_handed_over_for_a_while_after_a_task_that_is_not_known
     assert await slots.reserve_slot(ASKED) is not None
 
 
-async def test_closed_slots_are_not_given_and_those_in_use_are_waited_for_or_given_up() -> None:
+async def test_closed_slots_are_not_given_and_those_in_use_are_waited_for() -> None:
     slots = Slots(5, {"known"})
     slots.through_queue = False
     running = [slots.try_reserve_slot(ASKED), await slots.reserve_slot(ASKED)]
@@ -120,17 +120,7 @@ async def test_closed_slots_are_not_given_and_those_in_use_are_waited_for_or_giv
     assert not stopping.done()
     assert not refused.done()
     refused.cancel()
-    slots.leave()
-    await asyncio.wait_for(stopping, 5)
-
-
-async def test_slots_are_closed_once_the_last_task_has_ended() -> None:
-    slots = Slots(1, {"known"})
-    permit = await slots.reserve_slot(ASKED)
-    use(slots, permit)
-    stopping = asyncio.create_task(slots.stop())
-    await asyncio.sleep(0)
-    release(slots, permit)
+    await asyncio.to_thread(release, slots, running[1])
     await asyncio.wait_for(stopping, 5)
 
 

@@ -60,20 +60,15 @@ class Slots(CustomSlotSupplier):
         self.through_queue = True
         """Nothing is handed over: the queue has a rate limit, which only the way through it keeps."""
         self._released = asyncio.Event()
-        self.closed = self._abandoned = False
+        self.closed = False
 
     async def stop(self) -> None:
         """Take no more tasks, and wait for those that run."""
         with self._lock:
             self.closed = True
-        while self._used and not self._abandoned:
+        while self._used:
             self._released.clear()
             await self._released.wait()
-
-    def leave(self) -> None:
-        """Wait no longer for the tasks that run."""
-        self._abandoned = True
-        self._released.set()
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
         """See CustomSlotSupplier. Waits for ever once the slots are closed."""

@@ -8,7 +8,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,6 @@ from semel.engines.temporal.polling import Poller, poller_factory
 from semel.engines.temporal.presence import BEATS, Presence
 from semel.engines.temporal.queueing import limited
 from semel.engines.temporal.running import Runner
-from semel.engines.temporal.slots import Slots
 from semel.engines.temporal.unknown import UnknownWork
 from semel.engines.temporal.waking import Waker
 from semel.errors import EngineError, EngineUnavailable
@@ -39,6 +38,8 @@ LOOK_EVERY: Final = 1.0
 LIMITS_EVERY: Final = 5.0
 """Seconds between two looks for queues that have a rate limit."""
 SETTLE_WITHIN: Final = 5.0
+POLLS_END_WITHIN: Final = 0.2
+"""Seconds in which the cluster has noticed that a worker polls no more."""
 STOP_WITHIN: Final = 10.0
 """Seconds in which the SDK's workers have to end once everything that they run has been interrupted."""
 NAMES_AT_ONCE: Final = 100
@@ -167,9 +168,9 @@ class TemporalWorker:
         await asyncio.gather(*self._loops, return_exceptions=True)
         pollers = list(self._polled.values())
         end = time.monotonic() + (self._settings.worker.grace if grace is None else grace).total_seconds()
-        await self._end([one.slots for one in pollers], end, self._runner.interrupt_tasks)
+        (await self._wait((one.slots.stop() for one in pollers), end)).cancel()
         await self._settle()
-        await self._end(pollers, end, self._runner.steps.interrupt)
+        await self._stop_polling(pollers, end)
         SDK_LOG.removeFilter(self._shorten_repeats)
         await self._waker.close()
         await self._unknown.close()
@@ -181,17 +182,27 @@ class TemporalWorker:
         except EngineError as error:
             log.warning("%s stops, and the cluster does not hear of it: %s", self.name, error)
 
-    async def _end(self, parts: Sequence[Poller | Slots], at: float, interrupt: Callable[[], None]) -> None:
-        """Stop some parts; what still runs at a time, or when asked to hurry, is interrupted."""
-        stopping: asyncio.Future[Any] = asyncio.gather(*(one.stop() for one in parts), return_exceptions=True)
+    async def _wait(self, parts: Iterable[Awaitable[Any]], until: float) -> asyncio.Future[Any]:
+        """Wait for all of these until a time, or until asked to hurry."""
+        all_of_them: asyncio.Future[Any] = asyncio.gather(*parts, return_exceptions=True)
         hurry: asyncio.Future[Any] = asyncio.create_task(self._hurry.wait())
-        timeout = max(0.0, at - time.monotonic())
-        await asyncio.wait([stopping, hurry], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        timeout = max(0.0, until - time.monotonic())
+        await asyncio.wait([all_of_them, hurry], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
+        return all_of_them
+
+    async def _stop_polling(self, pollers: Sequence[Poller], until: float) -> None:
+        """Stop the SDK's workers; what still runs at a time, or when asked to hurry, is interrupted.
+
+        Only then: what is given back while this worker polls would come back to it, and be lost with its last polls.
+        """
+        stopping = await self._wait((one.stop() for one in pollers), until)
         if not stopping.done():
-            interrupt()
+            await asyncio.wait([stopping], timeout=POLLS_END_WITHIN)
+            self._runner.interrupt_tasks()
+            self._runner.steps.interrupt()
             await asyncio.wait([stopping], timeout=STOP_WITHIN)
-        for one in parts:
+        for one in pollers:
             one.leave()
         await stopping
 
