@@ -6,15 +6,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from temporalio.client import Client
 from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
 from semel.define.registry import Registry
 from semel.define.task import Task
 from semel.engine.failure_log import log_failure
 from semel.engines.temporal.classes import class_of, unknown_task_class
+from semel.engines.temporal.cluster import Cluster
 from semel.engines.temporal.running import Runner
 from semel.engines.temporal.sandboxing import runner
 from semel.engines.temporal.serving import Service
@@ -23,9 +23,6 @@ from semel.engines.temporal.unknown import UnknownRunner, UnknownWork
 from semel.engines.temporal.versioning import versioned
 from semel.runtime.events import FromThreads
 from semel.settings import Settings
-
-if TYPE_CHECKING:
-    from semel.engines.temporal.engine import TemporalEngine
 
 log = logging.getLogger("semel.worker")
 THROTTLE: Final = timedelta(seconds=1)
@@ -78,29 +75,28 @@ class Poller:
 
 
 def poller_factory(
-    client: Client,
+    cluster: Cluster,
     name: str,
-    engine: TemporalEngine,
     registry: Registry,
     performer: Runner,
     settings: Settings,
     unknown: UnknownWork,
 ) -> Callable[[str], Poller]:
     """What makes and starts the poller of a queue: all queues share what the app has defined."""
-    service = Service(engine, performer)
+    service = Service(cluster, performer)
     tasks = [one for one in registry if isinstance(one, Task)]
     known = {one.name for one in tasks} | service.errands.keys()
     activities = [performer.activity(one) for one in tasks]
-    events = FromThreads(engine.events)
-    classes = [class_of(registry, one, settings, engine.coverage, events) for one in registry]
+    events = FromThreads(cluster.events)
+    classes = [class_of(registry, one, settings, cluster.coverage, events) for one in registry]
     classes.append(unknown_task_class(settings, events))
-    sandbox, own, build = runner(registry, client.data_converter), settings.worker, versioned(settings)
+    sandbox, own, build = runner(registry, cluster.client.data_converter), settings.worker, versioned(settings)
     cached = max(LEAST_CACHED, own.cached_workflows)
 
     def make(queue: str) -> Poller:
         slots = Slots(own.concurrency, known)
         worker = Worker(
-            client,
+            cluster.client,
             task_queue=queue,
             identity=name,
             workflows=classes,

@@ -10,13 +10,14 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.define.context import Running
 from semel.define.registry import Registry
 from semel.engine.failure_log import RepeatedFailures
 from semel.engine.service import functions_of
 from semel.engines.temporal import lookout
+from semel.engines.temporal.cluster import Cluster
 from semel.engines.temporal.failed_tasks import SDK_LOG, ShortenRepeats
 from semel.engines.temporal.hosting import let_go
 from semel.engines.temporal.polling import Poller, poller_factory
@@ -28,9 +29,6 @@ from semel.engines.temporal.waking import Waker
 from semel.errors import EngineError, EngineUnavailable
 from semel.runtime.outage import Outage
 from semel.settings import Settings
-
-if TYPE_CHECKING:
-    from semel.engines.temporal.engine import TemporalEngine
 
 log = logging.getLogger("semel.worker")
 LOOK_EVERY: Final = 1.0
@@ -49,16 +47,20 @@ class TemporalWorker:
     """Runs what the app has defined, wherever work for it waits, or on the queues that are named."""
 
     def __init__(
-        self, engine: TemporalEngine, registry: Registry, queues: Sequence[str] | None, settings: Settings
+        self,
+        open: Callable[[], Awaitable[Cluster]],
+        runner: Runner,
+        registry: Registry,
+        queues: Sequence[str] | None,
+        settings: Settings,
     ) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.id = random.getrandbits(32)
         self.queues = None if queues is None else list(queues)
-        self._engine = engine
+        self._open = open
+        self._runner = runner
         self._registry = registry
-        self.lookout = lookout.Lookout(engine, registry)
         self._settings = settings
-        self._runner = Runner(engine.namespace, settings, engine.events)
         self._failures = RepeatedFailures()
         self._outage = Outage("cluster", self.name)
         self._shorten_repeats = ShortenRepeats({one.name for one in registry})
@@ -83,12 +85,13 @@ class TemporalWorker:
     async def start(self) -> None:
         """Connect, and begin to poll."""
         async with self._beginning:
-            client = self._client = await self._engine.open()
-            await self._engine.check()
-            own = self._settings.worker
+            cluster = self._cluster = await self._open()
+            cluster.check()
+            client, own = cluster.client, self._settings.worker
+            self.lookout = lookout.Lookout(cluster, self._registry)
             self._unknown = UnknownWork(client, self.name)
             self._make_poller = poller_factory(
-                client, self.name, self._engine, self._registry, self._runner, self._settings, self._unknown
+                cluster, self.name, self._registry, self._runner, self._settings, self._unknown
             )
             for queue in _known(self._registry, self._settings) if self.queues is None else self.queues:
                 self._serve(queue)
@@ -131,16 +134,16 @@ class TemporalWorker:
         """Find queues that work was sent to without anybody having named them here."""
         names = sorted({one.name for one in self._registry})
         for at in range(0, len(names), NAMES_AT_ONCE):
-            for queue in await self._engine.queues_of(names[at : at + NAMES_AT_ONCE], self._polled.keys()):
+            for queue in await self._cluster.queues_of(names[at : at + NAMES_AT_ONCE], self._polled.keys()):
                 self._serve(queue)
 
     async def _see_limits(self) -> None:
         """Tasks are handed over past the queue, and so past its rate limit: not where there is one."""
         for queue, poller in list(self._polled.items()):
-            poller.slots.through_queue = await limited(self._client, queue)
+            poller.slots.through_queue = await limited(self._cluster.client, queue)
 
     async def _clean(self) -> None:
-        looked = await self._engine.clean()
+        looked = await self._cluster.clean()
         if looked:
             log.info("retention: looked at %d finished executions", looked)
 
@@ -212,7 +215,7 @@ class TemporalWorker:
         for id_, run in self._runner.lately():
             while time.monotonic() < end:
                 try:
-                    if await self._engine.settled(id_, run):
+                    if await self._cluster.settled(id_, run):
                         break
                 except EngineError:
                     return  # the cluster is away: another worker will see to it
