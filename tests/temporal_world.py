@@ -1,4 +1,4 @@
-"""The same world on a real Temporal server: a namespace for each test, and a clock that is moved by signals."""
+"""The same world on a real Temporal server: a namespace for each test, and a timeline by which its times are read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from temporalio.service import RPCError, RPCStatusCode
 import semel
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.times import micros
-from semel.engines.temporal.clock import SKIP
+from semel.engines.temporal.cluster_time import read_times_with
 from semel.engines.temporal.migrating import migrate
+from semel.engines.temporal.parking import POKE
 from semel.engines.temporal.reading import Reader
 from semel.engines.temporal.resting import keys_in
-from tests.world import SOON, World
+from tests.world import SOON, World, eventually
 
 SEEN_WITHIN = 0.15
 """The server's list of workflows lags behind by some milliseconds."""
@@ -39,6 +40,17 @@ class TemporalWorld(World):
         self.namespace = namespace
         self.records = records
         self._client: Client | None = None
+        self._moves: list[tuple[int, int]] = []
+        """When time was moved, by the cluster's clock, and by how much: in microseconds."""
+        read_times_with(self._read_time)
+
+    def _read_time(self, at: int) -> int:
+        """A time that the cluster tells, as it is in this world: the same whenever it is asked for, as replay needs."""
+        return at + sum(by for since, by in self._moves if since <= at)
+
+    def _move(self, by: timedelta) -> None:
+        self._moves.append((time.time_ns() // 1000, micros(by)))
+        self._skew += by.total_seconds()
 
     def app(self, **options: Any) -> semel.App:
         """See World."""
@@ -57,14 +69,13 @@ class TemporalWorld(World):
 
     async def advance(self, span: Duration) -> None:
         """Move the clocks of clients, and of every workflow that is open."""
-        by = parse_duration(span)
-        self._skew += by.total_seconds()
+        self._move(parse_duration(span))
         await self.listed()
         client = await self.client()
         async for one in client.list_workflows("ExecutionStatus = 'Running'"):
             handle = client.get_workflow_handle(one.id, run_id=one.run_id)
             with contextlib.suppress(RPCError):
-                await handle.signal(SKIP, micros(by))
+                await handle.signal(POKE)  # whatever waits for a time looks at the clock again
 
     async def listed(self) -> None:
         """See World. A cluster's lists lag behind by some milliseconds, and by more while much is written."""
@@ -96,7 +107,7 @@ class TemporalWorld(World):
 
     async def turn_back(self, span: Duration) -> None:
         """See World."""
-        self._skew -= parse_duration(span).total_seconds()
+        self._move(-parse_duration(span))
 
     async def count(self, table: str = "semel_execution") -> int:
         """How many executions there are."""
@@ -159,8 +170,13 @@ class TemporalWorld(World):
         raise LookupError("a cluster has no leases: mark the test with `journal`")
 
     async def takes_no_more(self, worker: Any) -> None:
-        """See World. The SDK does not tell when its last poll has come back."""
-        await asyncio.sleep(0.3)
+        """See World. A poll that is under way may still bring a task, which is given back."""
+        await eventually(lambda: all(poller.slots.closed for poller in worker._polled.values()))
+
+    async def close(self) -> None:
+        """See World."""
+        await super().close()
+        read_times_with(None)
 
     async def client(self) -> Client:
         """A client of the SDK, to look from outside."""

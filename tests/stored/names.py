@@ -34,7 +34,6 @@ WORDS = {
     "semel.published": "memo fields: published values",
     "semel.tally": "memo field: duplicates that an entity found",
     "semel.conflict": "memo field: messages that an entity refused",
-    "semel.skipped": "memo field: how far a test has moved the clock",
     "semel.version": "patch of Temporal: the version that a workflow began with",
     "semel.refused": "patch of Temporal: a start was refused",
     "semel.ordered": "patch of Temporal: what came together is put in order",

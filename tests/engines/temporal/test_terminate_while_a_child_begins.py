@@ -10,7 +10,7 @@ import pytest
 import semel
 from semel.engine.protocol import Admission
 from semel.engine.start_request import StartRequest
-from semel.engines.temporal.engine import TemporalEngine
+from semel.engines.temporal.cluster import Cluster
 from tests.temporal_world import TemporalWorld
 from tests.world import SOON, ended, eventually
 
@@ -24,16 +24,16 @@ async def test_it_ends_with_a_parent_that_was_terminated_meanwhile(
     """`before`: the worker has not started it yet; `after`: it has, and has not said so."""
     app = cluster.app()
     reached, released = asyncio.Event(), asyncio.Event()
-    start = TemporalEngine.start
+    start = Cluster.start
 
-    async def held_up(engine: TemporalEngine, request: StartRequest) -> Admission:
+    async def held_up(whole: Cluster, request: StartRequest) -> Admission:
         if request.parent is None:
-            return await start(engine, request)
+            return await start(whole, request)
         if when == "after":
-            await start(engine, request)
+            await start(whole, request)
         reached.set()
         await released.wait()
-        return await start(engine, request)
+        return await start(whole, request)
 
     @app.workflow
     async def child(ctx: semel.Context) -> None:
@@ -45,7 +45,7 @@ async def test_it_ends_with_a_parent_that_was_terminated_meanwhile(
 
     before = await app.start_workflow(child, workflow_id="c")
     await before.cancel()
-    monkeypatch.setattr(TemporalEngine, "start", held_up)
+    monkeypatch.setattr(Cluster, "start", held_up)
 
     async def begun() -> semel.Handle[Any] | None:
         found = await app.find("c", kind="workflow")

@@ -114,7 +114,7 @@ class EntityHost(FlowHost):
         if carried is not None:
             taken = unpack(carried)
             if taken.start != NOTHING:
-                self._last, self.clock.skipped = snapshot.load(bytes(taken.start)), taken.skipped
+                self._last = snapshot.load(bytes(taken.start))
             for row in taken.rows:
                 self._shelf.put(row)
         self._live = self._actor()
@@ -218,7 +218,7 @@ class EntityHost(FlowHost):
         workflow.continue_as_new(args=[wrap(b"{}"), wrap(packed.data)], memo=memo_of_this())
 
     def _pack(self, start: bytes | None = None) -> Packed:
-        packed = pack(list(self._shelf.rows.values()), start, self.clock.skipped)
+        packed = pack(list(self._shelf.rows.values()), start)
         if packed.answers or packed.keys:
             workflow.logger.warning(
                 "%s: %s answers and %s keys within its window are forgotten, the oldest ones: together they are larger "
@@ -230,8 +230,8 @@ class EntityHost(FlowHost):
     def _set_alarm(self, due: int | None) -> None:
         """An alarm that is too early is kept, and looks again: else each message costs two events of a timer."""
         if self._alarm is not None and due is not None:
-            then, skipped, _ = self._alarm
-            if then <= due and skipped == self.clock.skipped:
+            then, ahead, _ = self._alarm
+            if then <= due and ahead == self.clock.ahead:
                 return
         super()._set_alarm(due)
 

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
+from semel.engines.temporal.cluster_time import cluster_time
 from semel.flow.entries import Happening
 from semel.flow.turn import Arrival
 
@@ -63,8 +64,6 @@ class Incoming(Struct):
     """The event that began the workflow task which brought it."""
     task_at: int
     """When that was, by the flow's clock."""
-    skipped: int
-    """By how much the flow's clock was moved then."""
 
     def arrival(self) -> Arrival:
         """As an instance takes it in."""
@@ -100,7 +99,7 @@ def sort_arrivals(came: Sequence[Incoming], moments: Mapping[str, Moment], upto:
         if found is None:
             one.at = min(one.at, due - 1)
             return 0, 0, 0
-        one.at = found.at + one.skipped
+        one.at = cluster_time(found.at)
         return 0, one.at, found.event
 
     return sorted(came, key=place)

@@ -69,8 +69,6 @@ class Card(Struct, frozen=True, omit_defaults=True):
     """Tags of the requests whose executions had its key before, the last one first; see `predecessors`."""
     beyond: str | None = None
     """The newest execution before it whose request is not among these tags."""
-    skipped: int = 0
-    """By how many microseconds the clock of whoever asked was ahead: only where tests move clocks."""
 
     @property
     def kept(self) -> timedelta:
@@ -90,7 +88,7 @@ class Card(Struct, frozen=True, omit_defaults=True):
 _to_card: Final = converter_of(Card)
 
 
-def card_of(start: StartRequest, now: int, *, skipped: int = 0) -> Card:
+def card_of(start: StartRequest, now: int) -> Card:
     """The card of a first execution under its key."""
     options = start.options
     due = None
@@ -102,7 +100,7 @@ def card_of(start: StartRequest, now: int, *, skipped: int = 0) -> Card:
         options.kind, options.name, start.fingerprint.hex(), start.key, priority=options.priority,
         max_attempts=options.max_attempts, retention=micros(options.retention), window=micros(options.window), due=due,
         timeout=0 if options.timeout is None else micros(options.timeout), root=start.root, parent=start.parent,
-        concurrency_key=start.concurrency_key, foreign=options.foreign, skipped=skipped,
+        concurrency_key=start.concurrency_key, foreign=options.foreign,
         ledger=start.key is not None and options.kind != "entity" and not options.foreign and options.window > COVERED,
     )  # fmt: skip
 

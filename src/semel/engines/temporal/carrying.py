@@ -54,7 +54,6 @@ class Carried(Struct, array_like=True, frozen=True):
 
     rows: list[Row]
     start: Raw = NOTHING
-    skipped: int = 0
 
 
 class Packed(Struct, frozen=True):
@@ -65,7 +64,7 @@ class Packed(Struct, frozen=True):
     keys: int = 0
 
 
-def pack(rows: Sequence[Row], start: bytes | None = None, skipped: int = 0, most: int = MOST) -> Packed:
+def pack(rows: Sequence[Row], start: bytes | None = None, most: int = MOST) -> Packed:
     """As much as there is room for, newest first."""
     kept, answers, keys = list(rows), 0, 0
     excess = _weight(kept) - RAW
@@ -76,7 +75,7 @@ def pack(rows: Sequence[Row], start: bytes | None = None, skipped: int = 0, most
             if not less:
                 cut = _cut(kept, excess)
                 keys, kept = keys + cut, kept[cut:]
-        data = _encode(Carried(kept, NOTHING if start is None else Raw(start), skipped))
+        data = _encode(Carried(kept, NOTHING if start is None else Raw(start)))
         if len(data) <= most or not kept:
             return Packed(data, answers, keys)
         excess = round(SPARE * _weight(kept) * (1 - most / len(data))) + 1

@@ -22,7 +22,6 @@ from semel.define.registry import Definition, Registry
 from semel.define.task import Task
 from semel.define.workflow import Workflow
 from semel.engines.temporal.acting import MESSAGES, EntityHost
-from semel.engines.temporal.clock import SKIP
 from semel.engines.temporal.covering import Coverage
 from semel.engines.temporal.hosting import FlowHost, WorkflowHost
 from semel.engines.temporal.parking import POKE
@@ -114,41 +113,39 @@ def _versions(registry: Registry, name: str) -> Sequence[Definition]:
 
 
 def _task_class(label: str, task: Task[..., Any], settings: Settings, events: FromThreads | None) -> type:
-    def begin(self: Any) -> None:
-        self.flow = TaskFlow(settings.worker.lease, events)
-
     async def run(self: Any, input: RawValue) -> RawValue:
         found: RawValue = await self.flow.run(input)
         return found
 
-    def skip(self: Any, micros: int) -> None:
-        self.flow.clock.skip(micros)
-
-    members = _members(label, __init__=begin, run=run, skip=skip)
-    members["run"] = workflow.run(members["run"])
-    members["skip"] = workflow.signal(name=SKIP)(members["skip"])
-    return _finish(label, members, task.name, sandboxed=False)
+    return _finish(label, _task_members(label, run, settings, events), task.name, sandboxed=False)
 
 
 def unknown_task_class(settings: Settings, events: FromThreads | None = None) -> type:
     """The class for tasks that are not known here. Only their activity needs the function: another worker has it."""
 
-    def begin(self: Any) -> None:
-        self.flow = TaskFlow(settings.worker.lease, events)
-
     async def run(self: Any, args: Sequence[RawValue]) -> RawValue:
         found: RawValue = await self.flow.run(args[0])
         return found
 
-    def skip(self: Any, micros: int) -> None:
-        self.flow.clock.skip(micros)
-
     label = f"C{next(_numbers)}_unknown"
-    members = _members(label, __init__=begin, run=run, skip=skip)
-    members["run"] = workflow.run(members["run"])
-    members["skip"] = workflow.signal(name=SKIP)(members["skip"])
+    members = _task_members(label, run, settings, events)
     made = type(label, (), {**members, "__module__": __name__, "__qualname__": label})
     return workflow.defn(dynamic=True, sandboxed=False)(made)
+
+
+def _task_members(
+    label: str, run: Callable[..., Any], settings: Settings, events: FromThreads | None
+) -> dict[str, Any]:
+    def begin(self: Any) -> None:
+        self.flow = TaskFlow(settings.worker.lease, events)
+
+    def poke(self: Any) -> None:
+        """Wake it: it looks at the clock again."""
+
+    members = _members(label, __init__=begin, run=run, poke=poke)
+    members["run"] = workflow.run(members["run"])
+    members["poke"] = workflow.signal(name=POKE)(members["poke"])
+    return members
 
 
 def _flow_class(
@@ -164,15 +161,11 @@ def _flow_class(
         found: RawValue = await self.host.run(input, carried)
         return found
 
-    def skip(self: Any, micros: int) -> None:
-        self.host.skip(micros)
-
     def poke(self: Any) -> None:
         self.host.poke()
 
-    members = _members(label, __init__=begin, run=run, skip=skip, poke=poke)
+    members = _members(label, __init__=begin, run=run, poke=poke)
     members["run"] = workflow.run(members["run"])
-    members["skip"] = workflow.signal(name=SKIP)(members["skip"])
     members["poke"] = workflow.signal(name=POKE)(members["poke"])
     members |= _entity_members(label) if isinstance(one, Entity) else _workflow_members(label)
     return _finish(label, members, one.name, sandboxed=sandboxed)

@@ -280,7 +280,7 @@ class Commands:
         options = start.options
         id_ = workflow_id(options.kind, start.key) if start.key is not None else self._nameless(start)
         clock = self._host.clock
-        card = card_of(replace(start, parent=self._instance.who.id), clock.now(), skipped=clock.skipped)
+        card = card_of(replace(start, parent=self._instance.who.id), clock.now())
         handle: Any = await workflow.start_child_workflow(
             options.name, wrap(start.payload), id=id_, task_queue=options.queue, result_type=RawValue,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE, parent_close_policy=ParentClosePolicy.ABANDON,

@@ -150,9 +150,7 @@ class FlowHost(ABC):
         """Something for the code to know of. `source` is the event of history it came with, see `arrivals`."""
         self._came += 1
         now, task = self.clock.now(), workflow.info().get_current_history_length()
-        self._arrivals.append(
-            Incoming(what, now if at is None else at, self._came, source, task, now, self.clock.skipped)
-        )
+        self._arrivals.append(Incoming(what, now if at is None else at, self._came, source, task, now))
 
     def count_signal(self, name: str) -> str:
         """A signal came: the source of what it brings."""
@@ -172,8 +170,6 @@ class FlowHost(ABC):
     async def run(self, input: RawValue, carried: RawValue) -> RawValue:
         """Serve the code to its end; raises what tells Temporal how else it ended."""
         self.card = card_of_this()
-        if not self.clock.skipped:
-            self.clock.skipped = self.card.skipped
         if unwrap(carried) is None and _was_stopped():
             return conclude(Ended(Status.CANCELLED))
         data = unwrap(input) or b"{}"
@@ -339,14 +335,14 @@ class FlowHost(ABC):
     def _set_alarm(self, due: int | None) -> None:
         """One timer at a time, kept while it is the right one: each is two events of history."""
         if self._alarm is not None:
-            if self._alarm[:2] == (due, self.clock.skipped):
+            if self._alarm[:2] == (due, self.clock.ahead):
                 return
             self._alarm[2].cancel()
             self._alarm = None
         if due is not None:
             wait = max(0.0, (due - self.clock.now()) / 1e6)
             handle = asyncio.get_running_loop().call_later(wait, self._ring)
-            self._alarm = (due, self.clock.skipped, handle)
+            self._alarm = (due, self.clock.ahead, handle)
 
     def _ring(self) -> None:
         self._alarm = None
@@ -355,11 +351,6 @@ class FlowHost(ABC):
     def poke(self) -> None:
         """Somebody thinks that it may go on."""
         self._poked = self._rung = True
-
-    def skip(self, micros: int) -> None:
-        """Move the clock."""
-        self.clock.skip(micros)
-        self._rung = True
 
 
 class WorkflowHost(FlowHost):
@@ -371,7 +362,6 @@ class WorkflowHost(FlowHost):
 
     async def _instance(self, input: bytes, carried: bytes | None) -> Instance:
         given = inheriting.load(carried)
-        self.clock.skipped = max(self.clock.skipped, given.skipped)
         if self.card.due is not None and carried is None:
             await self.clock.until(self.card.due)
             if _was_stopped():
@@ -445,7 +435,7 @@ class WorkflowHost(FlowHost):
         start = msgspec.structs.replace(taken, signals=(*taken.signals, *late))
         carried = Carried(
             Raw(snapshot.dump(start)), self.position, instance.who.seed, self.commands.wards,
-            any(isinstance(what, Stopped) for what, _ in came), self.clock.skipped,
+            any(isinstance(what, Stopped) for what, _ in came),
         )  # fmt: skip
         workflow.continue_as_new(args=[wrap(taken.input), wrap(msgspec.json.encode(carried))], memo=memo_of_this())
 

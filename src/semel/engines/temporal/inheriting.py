@@ -32,8 +32,6 @@ class Carried(Struct, frozen=True, omit_defaults=True):
     """Children that are to be closed with it, and how."""
     stopped: bool = False
     """It was cancelled just then."""
-    skipped: int = 0
-    """By how much its clock was moved."""
     heir: Heir | None = None
 
 

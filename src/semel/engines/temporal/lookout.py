@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from semel.define.registry import Registry
 from semel.engine.service import ServiceWarner
-
-if TYPE_CHECKING:
-    from semel.engines.temporal.engine import TemporalEngine
+from semel.engines.temporal.cluster import Cluster
 
 log = logging.getLogger("semel.worker")
 FIRST: Final = 5.0
@@ -20,13 +18,13 @@ EVERY: Final = 10.0
 class Lookout:
     """Of one worker: looks around now and then, and warns once of each thing."""
 
-    def __init__(self, engine: TemporalEngine, registry: Registry) -> None:
-        self._engine = engine
+    def __init__(self, cluster: Cluster, registry: Registry) -> None:
+        self._cluster = cluster
         self._registry = registry
         self.warner = ServiceWarner(log)
 
     async def look(self) -> None:
         """Warn of work that nobody has the function of, and of names that stand for two functions."""
         names = {one.name for one in self._registry}
-        workers = await self._engine.workers()
-        self.warner.warn(await self._engine.unserved(workers), workers, names)
+        workers = await self._cluster.workers()
+        self.warner.warn(await self._cluster.unserved(workers), workers, names)

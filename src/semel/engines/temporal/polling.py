@@ -1,8 +1,4 @@
-"""Who asks a cluster for the work of one queue: one worker of the SDK for tasks, one for workflows.
-
-They are two because they stop one after the other: a task that ends while its worker drains is not done before its
-workflow has heard of it. The one for workflows runs tasks too, if the cluster hands them over at once: see `seating`.
-"""
+"""Polls one queue of a cluster for workflows and tasks, with one worker of the SDK."""
 
 from __future__ import annotations
 
@@ -10,31 +6,23 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from temporalio.client import Client
-from temporalio.worker import (
-    CustomSlotSupplier,
-    FixedSizeSlotSupplier,
-    Worker,
-    WorkerTuner,
-)
+from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
 from semel.define.registry import Registry
 from semel.define.task import Task
 from semel.engine.failure_log import log_failure
 from semel.engines.temporal.classes import class_of, unknown_task_class
+from semel.engines.temporal.cluster import Cluster
 from semel.engines.temporal.running import Runner
 from semel.engines.temporal.sandboxing import runner
-from semel.engines.temporal.seating import Seats
 from semel.engines.temporal.serving import Service
+from semel.engines.temporal.slots import GiveBack, Slots
 from semel.engines.temporal.unknown import UnknownRunner, UnknownWork
 from semel.engines.temporal.versioning import versioned
 from semel.runtime.events import FromThreads
 from semel.settings import Settings
-
-if TYPE_CHECKING:
-    from semel.engines.temporal.engine import TemporalEngine
 
 log = logging.getLogger("semel.worker")
 THROTTLE: Final = timedelta(seconds=1)
@@ -52,9 +40,10 @@ tasks that are under way: there are as many places for all three."""
 
 
 class Poller:
-    """One worker of the SDK, and the task that it lives in."""
+    """The SDK's worker of one queue, the slots for its tasks, and the asyncio task that it runs in."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, slots: Slots) -> None:
+        self.slots = slots
         self._worker = worker
         self._life = asyncio.create_task(self._poll())
 
@@ -69,77 +58,66 @@ class Poller:
         except asyncio.CancelledError:
             raise
         except BaseException:
-            log.exception("a worker of queue %r has ended", self._worker.task_queue)
+            log.exception("the worker of queue %r has ended", self._worker.task_queue)
 
     async def stop(self) -> None:
         """Ask for nothing more, and wait for what runs."""
         asked = asyncio.create_task(self._worker.shutdown())
-        log_failure(asked, log, f"a worker of queue {self._worker.task_queue!r} could not be shut down")
+        log_failure(asked, log, f"the worker of queue {self._worker.task_queue!r} could not be shut down")
         await asyncio.wait([self._life])
         asked.cancel()
 
     def leave(self) -> None:
         """Wait no longer. What it holds is given to others when the cluster has not heard of it for a while."""
         if self.lives:
-            log.warning("a worker of queue %r does not end and is left behind", self._worker.task_queue)
+            log.warning("the worker of queue %r does not end and is left behind", self._worker.task_queue)
             self._life.cancel()
 
 
-class Pollers:
-    """The two workers of one queue."""
+def poller_factory(
+    cluster: Cluster,
+    name: str,
+    registry: Registry,
+    performer: Runner,
+    settings: Settings,
+    unknown: UnknownWork,
+) -> Callable[[str], Poller]:
+    """What makes and starts the poller of a queue: all queues share what the app has defined."""
+    service = Service(cluster, performer)
+    tasks = [one for one in registry if isinstance(one, Task)]
+    known = {one.name for one in tasks} | service.errands.keys()
+    activities = [performer.activity(one) for one in tasks]
+    events = FromThreads(cluster.events)
+    classes = [class_of(registry, one, settings, cluster.coverage, events) for one in registry]
+    classes.append(unknown_task_class(settings, events))
+    sandbox, own, build = runner(registry, cluster.client.data_converter), settings.worker, versioned(settings)
+    cached = max(LEAST_CACHED, own.cached_workflows)
 
-    def __init__(self, tasks: Worker, flows: Worker, seats: Seats) -> None:
-        self.tasks = Poller(tasks)
-        self.flows = Poller(flows)
-        self.seats = seats
+    def make(queue: str) -> Poller:
+        slots = Slots(own.concurrency, known)
+        worker = Worker(
+            cluster.client,
+            task_queue=queue,
+            identity=name,
+            workflows=classes,
+            activities=[*activities, *service.activities, unknown.activity()],
+            interceptors=[GiveBack(slots)],
+            workflow_runner=sandbox,
+            unsandboxed_workflow_runner=UnknownRunner(unknown),
+            max_cached_workflows=cached,
+            tuner=_tuner(cached, slots),
+            graceful_shutdown_timeout=PATIENT,
+            max_heartbeat_throttle_interval=THROTTLE,
+            default_heartbeat_throttle_interval=THROTTLE,
+            sticky_queue_schedule_to_start_timeout=min(STICKY, own.lease),
+            deployment_config=build,
+        )
+        return Poller(worker, slots)
 
-    @classmethod
-    def factory(
-        cls,
-        client: Client,
-        other: Client,
-        name: str,
-        engine: TemporalEngine,
-        registry: Registry,
-        performer: Runner,
-        settings: Settings,
-        unknown: UnknownWork,
-    ) -> Callable[[str], Pollers]:
-        """What makes and starts them for a queue: all queues share what the app has defined.
-
-        Two clients, since the SDK does not let two workers run tasks of one queue for the same one.
-        """
-        service = Service(engine, performer)
-        activities: list[Any] = [performer.activity(one) for one in registry if isinstance(one, Task)]
-        events = FromThreads(engine.events)
-        classes = [class_of(registry, one, settings, engine.coverage, events) for one in registry]
-        classes.append(unknown_task_class(settings, events))
-        sandbox, own, build = runner(registry, client.data_converter), settings.worker, versioned(settings)
-        cached = max(LEAST_CACHED, own.cached_workflows)
-
-        def make(queue: str) -> Pollers:
-            seats = Seats(own.concurrency)
-            tasks = Worker(
-                other, task_queue=queue, identity=name,
-                activities=[*activities, *service.activities, unknown.activity()],
-                tuner=_tuner(cached, seats.polled), graceful_shutdown_timeout=PATIENT,
-                max_heartbeat_throttle_interval=THROTTLE, default_heartbeat_throttle_interval=THROTTLE,
-                deployment_config=build,
-            )  # fmt: skip
-            flows = Worker(
-                client, task_queue=queue, workflows=classes,
-                activities=[*activities, *service.activities, *service.local, unknown.activity(seats.shy)],
-                workflow_runner=sandbox, unsandboxed_workflow_runner=UnknownRunner(unknown), identity=name,
-                max_cached_workflows=cached, tuner=_tuner(cached, seats.handed), graceful_shutdown_timeout=PATIENT,
-                max_heartbeat_throttle_interval=THROTTLE, default_heartbeat_throttle_interval=THROTTLE,
-                sticky_queue_schedule_to_start_timeout=min(STICKY, own.lease), deployment_config=build,
-            )  # fmt: skip
-            return cls(tasks, flows, seats)
-
-        return make
+    return make
 
 
-def _tuner(cached: int, tasks: CustomSlotSupplier) -> WorkerTuner:
+def _tuner(cached: int, tasks: Slots) -> WorkerTuner:
     fixed = FixedSizeSlotSupplier(cached)
     return WorkerTuner.create_composite(
         workflow_supplier=fixed, activity_supplier=tasks, local_activity_supplier=fixed, nexus_supplier=fixed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
@@ -33,10 +33,10 @@ from temporalio.client import Client
 from semel.contract.decision import Prior
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution
-from semel.contract.times import micros, optional, span
+from semel.contract.times import from_micros, micros, optional
 from semel.engines.temporal.calling import call, call_or_none
 from semel.engines.temporal.card import ATTEMPT, BEGUN, MEMO, Card, from_memo
-from semel.engines.temporal.clock import SKIPPED
+from semel.engines.temporal.cluster_time import cluster_time
 from semel.engines.temporal.failures import ended_of, terminated, to_error, uncovered
 from semel.engines.temporal.foreign import given_of, plain_of
 from semel.engines.temporal.histories import Histories
@@ -88,19 +88,14 @@ class Seen:
         )
 
     @property
-    def skipped(self) -> timedelta:
-        """By how much its clock was moved before it ended."""
-        return span(self.memo.get(SKIPPED) or self.card.skipped)
-
-    @property
     def id(self) -> str:
         """The execution."""
         return execution_id(self.first_run, self.info.execution.workflow_id)
 
     @property
     def closed_at(self) -> datetime:
-        """When it ended, by the clock that it lived by."""
-        return _time(self.info.close_time) + self.skipped
+        """When it ended."""
+        return _time(self.info.close_time)
 
     @property
     def live(self) -> bool:
@@ -185,11 +180,11 @@ class Reader(Histories):
         details = seen.details
         activity = details.pending_activities[0] if details is not None and details.pending_activities else None
         begun = status is not Status.PENDING or done > 0
-        began = _time(info.start_time) + span(card.skipped)
+        began = _time(info.start_time)
         waits = status is Status.PENDING and activity is None
         alarm = None
         if status is Status.WAITING and error is None and details is not None:
-            alarm = alarm_in(await self._latest(seen, 1000), seen.skipped)
+            alarm = alarm_in(await self._latest(seen, 1000))
         return Execution(
             id=seen.id, kind=card.kind, name=card.name, key=card.key, queue=info.task_queue, priority=card.priority,
             status=status, attempt=_attempt(info, status, done), max_attempts=card.max_attempts,
@@ -198,7 +193,7 @@ class Reader(Histories):
             finished_at=seen.closed_at if info.HasField("close_time") else None,
             retention=card.kept,
             window=card.held, generation=card.generation, previous_id=card.previous,
-            worker=activity.last_worker_identity or None if activity is not None else None,
+            worker=_worker_of(activity),
             progress=await self._progress(activity), cancel_requested=_cancel_requested(details), error=error,
             expired=False, parent_id=card.parent,
         )  # fmt: skip
@@ -398,7 +393,14 @@ def _next_run(event: HistoryEvent) -> str:
 
 
 def _time(stamp: Timestamp) -> datetime:
-    return stamp.ToDatetime(tzinfo=UTC)
+    return from_micros(cluster_time(stamp.ToMicroseconds()))
+
+
+def _worker_of(activity: PendingActivityInfo | None) -> str | None:
+    """Who runs a task; nobody, while the task waits for a worker, whoever gave it back before."""
+    if activity is None or activity.state == PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED:
+        return None
+    return activity.last_worker_identity or None
 
 
 def _attempt(info: WorkflowExecutionInfo, status: Status, done: int) -> int:

@@ -71,7 +71,7 @@ async def reset(client: Client, reader: Reader, starter: Starter, id: str, commi
     await _refuse(reader, seen, now)
     before = await past(client, reader, seen)
     fork(before, commit)
-    carried = Carried(seed=before.seed, heir=Heir(execution.run_id, commit), skipped=starter.skipped())
+    carried = Carried(seed=before.seed, heir=Heir(execution.run_id, commit))
     published = {name: value for name, value in seen.memo.items() if name.startswith(PUBLISHED)}
     memo = {RESET: True} | {name: memo_value(msgspec.json.encode(value)) for name, value in published.items()}
     # No request asked for it: what did is sent again to the execution that it began.

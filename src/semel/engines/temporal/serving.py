@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from temporalio import activity
@@ -30,6 +30,7 @@ from semel.engines.temporal.bridge import (
     read_heirloom,
     request_id_of,
 )
+from semel.engines.temporal.cluster import Cluster
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.reserving import RESERVE, SETTLE, held_by, read_ending, read_taking
 from semel.engines.temporal.running import Interruptible, Runner
@@ -39,10 +40,6 @@ from semel.flow.entries import raw
 from semel.flow.turn import Identity
 from semel.runtime.steps import StepOutcome, describe_step, run_step, transaction_of
 
-if TYPE_CHECKING:
-    from semel.engines.temporal.engine import TemporalEngine
-
-
 _read_id = decoder_of(str).decode
 _read_wards = decoder_of(dict[str, str]).decode
 
@@ -50,32 +47,37 @@ _read_wards = decoder_of(dict[str, str]).decode
 class Service:
     """The built-in activities of one worker."""
 
-    def __init__(self, engine: TemporalEngine, runner: Runner) -> None:
-        self._engine = engine
+    def __init__(self, cluster: Cluster, runner: Runner) -> None:
+        self._cluster = cluster
         self._runner = runner
 
     @property
-    def activities(self) -> list[Callable[..., Any]]:
-        """For whichever worker."""
-        errands = {
-            START: self.start, OUTCOME: self.outcome, CLOSE: self.close, FORK: self.fork, RESERVE: self.reserve,
-            SETTLE: self.settle, INHERIT: self.inherit,
-        }  # fmt: skip
-        return [_activity(name, method, self._runner.errands) for name, method in errands.items()]
+    def errands(self) -> dict[str, Callable[[bytes], Any]]:
+        """What any worker of the queue can do for a workflow, by the name of the activity."""
+        return {
+            START: self.start,
+            OUTCOME: self.outcome,
+            CLOSE: self.close,
+            FORK: self.fork,
+            RESERVE: self.reserve,
+            SETTLE: self.settle,
+            INHERIT: self.inherit,
+        }
 
     @property
-    def local(self) -> list[Callable[..., Any]]:
-        """For the process that holds the workflow."""
-        return [_activity(STEP, self.step, self._runner.steps)]
+    def activities(self) -> list[Callable[..., Any]]:
+        """The errands, and the local activity that runs the steps of the workflows that this process holds."""
+        errands = [_activity(name, method, self._runner.errands) for name, method in self.errands.items()]
+        return [*errands, _activity(STEP, self.step, self._runner.steps)]
 
     async def start(self, data: bytes) -> RawValue:
         """Ask for an execution under a key that is taken."""
         start = StartRequest.from_bytes(data)
         info = activity.info()
         start.id = request_id_of(info.workflow_run_id or "", info.activity_id)
-        start.shape = self._engine.definitions.shape_of(start.options.name)
+        start.shape = self._cluster.definitions.shape_of(start.options.name)
         try:
-            admission = await self._engine.start(start)
+            admission = await self._cluster.start(start)
         except (ConfigError, InputError) as error:  # for the code that asked: trying again would not help
             refused = ErrorInfo(f"semel.{type(error).__name__}", error.message)
             return wrap(msgspec.json.encode(Told(refused=refused)))
@@ -83,12 +85,12 @@ class Service:
             return wrap(msgspec.json.encode(await self._refusal(start, admission.decision)))
         begun = isinstance(admission.decision, Admit)
         if begun and start.on_parent_close is not None:
-            await self._engine.close_orphan(admission.id, start.parent or "", start.on_parent_close)
+            await self._cluster.close_orphan(admission.id, start.parent or "", start.on_parent_close)
         return wrap(msgspec.json.encode(Told(admission.id, begun=begun)))
 
     async def _refusal(self, start: StartRequest, refuse: Refuse) -> Told:
         prior, reason = refuse.prior, refuse.reason
-        known = await self._engine.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None
+        known = await self._cluster.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None
         error = conflicts.conflict(
             start.key or "", start.options.name, prior, reason, known, start.payload, start.shape
         )
@@ -98,10 +100,10 @@ class Service:
     async def reserve(self, data: bytes) -> RawValue:
         """Take a key in the ledger; of another one that holds it, how it ended."""
         taking = read_taking(data)
-        records = self._engine.records
-        if not records.there or taking.card.held <= self._engine.kept:  # the cluster remembers for long enough
+        records = self._cluster.records
+        if not records.there or taking.card.held <= self._cluster.retention:  # the cluster remembers for long enough
             return wrap(held_by(taking.execution, Status.RUNNING, None, None))
-        holder = await records.reserve(taking.reservation(self._engine.definitions.shape_of(taking.card.name)))
+        holder = await records.reserve(taking.reservation(self._cluster.definitions.shape_of(taking.card.name)))
         found = None if holder.id == taking.execution else await records.outcome(holder.id)
         if found is None:
             return wrap(held_by(holder.id, holder.status, None, None))
@@ -109,8 +111,8 @@ class Service:
 
     async def settle(self, data: bytes) -> RawValue:
         """Write down in the ledger how a run ended."""
-        if self._engine.records.there:
-            await self._engine.records.settle(read_ending(data).settlement())
+        if self._cluster.records.there:
+            await self._cluster.records.settle(read_ending(data).settlement())
         return wrap(None)
 
     async def outcome(self, data: bytes) -> RawValue:
@@ -118,10 +120,10 @@ class Service:
         id_ = _read_id(data)
         while True:
             activity.heartbeat()
-            found = await self._engine.outcome(id_, 1.0)
+            found = await self._cluster.outcome(id_, 1.0)
             if found is None:
                 continue
-            heir = await self._engine.heir_of(id_) if found.status is Status.CANCELLED else None
+            heir = await self._cluster.heir_of(id_) if found.status is Status.CANCELLED else None
             if heir is None:
                 break
             id_ = heir
@@ -129,27 +131,27 @@ class Service:
 
     async def inherit(self, data: bytes) -> RawValue:
         """What an entity knows of the one that has ended under its key."""
-        return wrap(await self._engine.keys_of(_read_id(data)))
+        return wrap(await self._cluster.keys_of(_read_id(data)))
 
     async def close(self, data: bytes) -> RawValue:
         """End executions that go with another one, each as it was agreed."""
         wards = _read_wards(data)
         for id_ in [id_ for id_, how in wards.items() if how == ASKED]:
-            await self._engine.cancel(id_)
+            await self._cluster.cancel(id_)
             del wards[id_]
-        await self._engine.let_go(wards)
+        await self._cluster.let_go(wards)
         return wrap(None)
 
     async def fork(self, data: bytes) -> RawValue:
         """What is there for a workflow that goes on from a row of another run."""
-        return wrap(inheriting.pack(await self._engine.inheritance(read_heirloom(data))))
+        return wrap(inheriting.pack(await self._cluster.inheritance(read_heirloom(data))))
 
     async def step(self, data: bytes) -> RawValue:
         """Run a function that a workflow has left here, and write down the row it came with."""
         place = steps.read_place(data)
         if place.look is not None:
             info = activity.info()
-            moments = await self._engine.moments(info.workflow_id or "", info.workflow_run_id or "", place.look)
+            moments = await self._cluster.moments(info.workflow_id or "", info.workflow_run_id or "", place.look)
             return wrap(msgspec.json.encode(Made(moments=moments)))
         if not place.number:
             return wrap(msgspec.json.encode(Made(row=place.row)))
@@ -176,7 +178,7 @@ class Service:
 
     async def _transaction(self, command: Command, who: Identity) -> StepOutcome:
         """The same inside a transaction of the records database, exactly once."""
-        records = self._engine.records
+        records = self._cluster.records
         try:
             if not records.there:
                 raise ConfigError(

@@ -45,11 +45,10 @@ _JOINED: Final = uuid.UUID("5e3e1a51-0000-5000-8000-736f6d656c32")
 class Starter:
     """Starts executions in one namespace."""
 
-    def __init__(self, client: Client, reader: Reader, now: Callable[[], int], skipped: Callable[[], int]) -> None:
+    def __init__(self, client: Client, reader: Reader, now: Callable[[], int]) -> None:
         self._client = client
         self._reader = reader
         self._now = now
-        self.skipped = skipped
 
     async def start(self, request: StartRequest, *, after: Admit | None = None, ledger: bool = False) -> Admission:
         """One request. A first execution under its key costs one call.
@@ -91,7 +90,7 @@ class Starter:
         raise EngineUnavailable(f"key {request.key!r} changes hands too quickly: try again.")
 
     def _card(self, request: StartRequest, *, ledger: bool) -> Card:
-        card = card_of(request, self._now(), skipped=self.skipped())
+        card = card_of(request, self._now())
         return structs.replace(card, asked=request.id, ledger=ledger)
 
     async def join(self, id: str, request: StartRequest) -> None:

@@ -111,11 +111,10 @@ class UnknownWork:
                 kind, name, queue, self._worker,
             )  # fmt: skip
 
-    def activity(self, refused: Callable[[], None] = lambda: None) -> Callable[..., Any]:
+    def activity(self) -> Callable[..., Any]:
         """The activity that is run for a task that is not known here. The server offers the task again."""
 
         async def unknown(args: Sequence[RawValue]) -> None:
-            refused()
             info = activity.info()
             self.warn("task", info.activity_type, info.task_queue)
             wait = SOON

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 
+from semel.contract.times import from_micros
+from semel.engines.temporal.cluster_time import cluster_time
 
-def alarm_in(events: Iterable[HistoryEvent], skipped: timedelta) -> datetime | None:
+
+def alarm_in(events: Iterable[HistoryEvent]) -> datetime | None:
     """When it goes on if nothing comes."""
     gone: set[int] = set()
     for event in events:
@@ -21,7 +24,7 @@ def alarm_in(events: Iterable[HistoryEvent], skipped: timedelta) -> datetime | N
                 gone.add(event.timer_canceled_event_attributes.started_event_id)
             case EventType.EVENT_TYPE_TIMER_STARTED if event.event_id not in gone:
                 wait = event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
-                return event.event_time.ToDatetime(tzinfo=UTC) + wait + skipped
+                return from_micros(cluster_time(event.event_time.ToMicroseconds())) + wait
     return None
 
 

@@ -8,31 +8,27 @@ import os
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from semel.define.context import Running
 from semel.define.registry import Registry
 from semel.engine.failure_log import RepeatedFailures
 from semel.engine.service import functions_of
 from semel.engines.temporal import lookout
-from semel.engines.temporal.connecting import connect
+from semel.engines.temporal.cluster import Cluster
 from semel.engines.temporal.failed_tasks import SDK_LOG, ShortenRepeats
 from semel.engines.temporal.hosting import let_go
-from semel.engines.temporal.polling import Poller, Pollers
+from semel.engines.temporal.polling import Poller, poller_factory
 from semel.engines.temporal.presence import BEATS, Presence
 from semel.engines.temporal.queueing import limited
 from semel.engines.temporal.running import Runner
-from semel.engines.temporal.seating import Seats
 from semel.engines.temporal.unknown import UnknownWork
 from semel.engines.temporal.waking import Waker
 from semel.errors import EngineError, EngineUnavailable
 from semel.runtime.outage import Outage
 from semel.settings import Settings
-
-if TYPE_CHECKING:
-    from semel.engines.temporal.engine import TemporalEngine
 
 log = logging.getLogger("semel.worker")
 LOOK_EVERY: Final = 1.0
@@ -40,8 +36,10 @@ LOOK_EVERY: Final = 1.0
 LIMITS_EVERY: Final = 5.0
 """Seconds between two looks for queues that have a rate limit."""
 SETTLE_WITHIN: Final = 5.0
+POLLS_END_WITHIN: Final = 0.2
+"""Seconds in which the cluster has noticed that a worker polls no more."""
 STOP_WITHIN: Final = 10.0
-"""Seconds in which the SDK's workers have to end once everything they run has been interrupted."""
+"""Seconds in which the SDK's workers have to end once everything that they run has been interrupted."""
 NAMES_AT_ONCE: Final = 100
 
 
@@ -49,20 +47,24 @@ class TemporalWorker:
     """Runs what the app has defined, wherever work for it waits, or on the queues that are named."""
 
     def __init__(
-        self, engine: TemporalEngine, registry: Registry, queues: Sequence[str] | None, settings: Settings
+        self,
+        open: Callable[[], Awaitable[Cluster]],
+        runner: Runner,
+        registry: Registry,
+        queues: Sequence[str] | None,
+        settings: Settings,
     ) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.id = random.getrandbits(32)
         self.queues = None if queues is None else list(queues)
-        self._engine = engine
+        self._open = open
+        self._runner = runner
         self._registry = registry
-        self.lookout = lookout.Lookout(engine, registry)
         self._settings = settings
-        self._runner = Runner(engine.namespace, settings, engine.events)
         self._failures = RepeatedFailures()
         self._outage = Outage("cluster", self.name)
         self._shorten_repeats = ShortenRepeats({one.name for one in registry})
-        self._polled: dict[str, Pollers] = {}
+        self._polled: dict[str, Poller] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._beginning = asyncio.Lock()
         self._draining: asyncio.Task[None] | None = None
@@ -72,7 +74,7 @@ class TemporalWorker:
     def healthy(self) -> bool:
         """Do all of its pollers run?"""
         lives = [not loop.done() for loop in self._loops]
-        lives += [poller.lives for one in self._polled.values() for poller in (one.tasks, one.flows)]
+        lives += [poller.lives for poller in self._polled.values()]
         return bool(lives) and all(lives)
 
     @property
@@ -83,13 +85,13 @@ class TemporalWorker:
     async def start(self) -> None:
         """Connect, and begin to poll."""
         async with self._beginning:
-            client = self._client = await self._engine.open()
-            await self._engine.check()
-            own = self._settings.worker
-            other = await connect(self._engine.target)
+            cluster = self._cluster = await self._open()
+            cluster.check()
+            client, own = cluster.client, self._settings.worker
+            self.lookout = lookout.Lookout(cluster, self._registry)
             self._unknown = UnknownWork(client, self.name)
-            self._pollers = Pollers.factory(
-                client, other, self.name, self._engine, self._registry, self._runner, self._settings, self._unknown
+            self._make_poller = poller_factory(
+                cluster, self.name, self._registry, self._runner, self._settings, self._unknown
             )
             for queue in _known(self._registry, self._settings) if self.queues is None else self.queues:
                 self._serve(queue)
@@ -107,7 +109,7 @@ class TemporalWorker:
                 self._every("queues", LOOK_EVERY, self._look)
 
     def _serve(self, queue: str) -> None:
-        self._polled[queue] = self._pollers(queue)
+        self._polled[queue] = self._make_poller(queue)
 
     def _every(self, name: str, seconds: float, once: Callable[[], Awaitable[Any]], first: float | None = None) -> None:
         """A loop of a worker never dies silently: it says what happened and goes on."""
@@ -132,16 +134,16 @@ class TemporalWorker:
         """Find queues that work was sent to without anybody having named them here."""
         names = sorted({one.name for one in self._registry})
         for at in range(0, len(names), NAMES_AT_ONCE):
-            for queue in await self._engine.queues_of(names[at : at + NAMES_AT_ONCE], self._polled.keys()):
+            for queue in await self._cluster.queues_of(names[at : at + NAMES_AT_ONCE], self._polled.keys()):
                 self._serve(queue)
 
     async def _see_limits(self) -> None:
         """Tasks are handed over past the queue, and so past its rate limit: not where there is one."""
-        for queue, pollers in list(self._polled.items()):
-            pollers.seats.through_queue = await limited(self._client, queue)
+        for queue, poller in list(self._polled.items()):
+            poller.slots.through_queue = await limited(self._cluster.client, queue)
 
     async def _clean(self) -> None:
-        looked = await self._engine.clean()
+        looked = await self._cluster.clean()
         if looked:
             log.info("retention: looked at %d finished executions", looked)
 
@@ -169,10 +171,9 @@ class TemporalWorker:
         await asyncio.gather(*self._loops, return_exceptions=True)
         pollers = list(self._polled.values())
         end = time.monotonic() + (self._settings.worker.grace if grace is None else grace).total_seconds()
-        tasks: list[Poller | Seats] = [part for one in pollers for part in (one.tasks, one.seats)]
-        await self._end(tasks, end, self._runner.interrupt_tasks)
+        (await self._wait((one.slots.stop() for one in pollers), end)).cancel()
         await self._settle()
-        await self._end([one.flows for one in pollers], end, self._runner.steps.interrupt)
+        await self._stop_polling(pollers, end)
         SDK_LOG.removeFilter(self._shorten_repeats)
         await self._waker.close()
         await self._unknown.close()
@@ -184,15 +185,25 @@ class TemporalWorker:
         except EngineError as error:
             log.warning("%s stops, and the cluster does not hear of it: %s", self.name, error)
 
-    async def _end(self, pollers: Sequence[Poller | Seats], at: float, interrupt: Callable[[], None]) -> None:
-        """Stop them; what still runs at a time, or when asked to hurry, is interrupted."""
-        stopping: asyncio.Future[Any] = asyncio.gather(*(one.stop() for one in pollers), return_exceptions=True)
+    async def _wait(self, parts: Iterable[Awaitable[Any]], until: float) -> asyncio.Future[Any]:
+        """Wait for all of these until a time, or until asked to hurry."""
+        all_of_them: asyncio.Future[Any] = asyncio.gather(*parts, return_exceptions=True)
         hurry: asyncio.Future[Any] = asyncio.create_task(self._hurry.wait())
-        timeout = max(0.0, at - time.monotonic())
-        await asyncio.wait([stopping, hurry], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        timeout = max(0.0, until - time.monotonic())
+        await asyncio.wait([all_of_them, hurry], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
+        return all_of_them
+
+    async def _stop_polling(self, pollers: Sequence[Poller], until: float) -> None:
+        """Stop the SDK's workers; what still runs at a time, or when asked to hurry, is interrupted.
+
+        Only then: what is given back while this worker polls would come back to it, and be lost with its last polls.
+        """
+        stopping = await self._wait((one.stop() for one in pollers), until)
         if not stopping.done():
-            interrupt()
+            await asyncio.wait([stopping], timeout=POLLS_END_WITHIN)
+            self._runner.interrupt_tasks()
+            self._runner.steps.interrupt()
             await asyncio.wait([stopping], timeout=STOP_WITHIN)
         for one in pollers:
             one.leave()
@@ -204,7 +215,7 @@ class TemporalWorker:
         for id_, run in self._runner.lately():
             while time.monotonic() < end:
                 try:
-                    if await self._engine.settled(id_, run):
+                    if await self._cluster.settled(id_, run):
                         break
                 except EngineError:
                     return  # the cluster is away: another worker will see to it

@@ -42,14 +42,11 @@ class Receipt(str):
 class Mail:
     """Messages of one engine. What is for one entity goes out one signal after the other, so that order is kept."""
 
-    def __init__(
-        self, client: Client, reader: Reader, starter: Starter, now: Callable[[], int], skipped: Callable[[], int]
-    ) -> None:
+    def __init__(self, client: Client, reader: Reader, starter: Starter, now: Callable[[], int]) -> None:
         self._client = client
         self._reader = reader
         self._starter = starter
         self._now = now
-        self._skipped = skipped
         self._lines: WeakValueDictionary[str, Coalescer[_Posted, str]] = WeakValueDictionary()
         """By entity; each is there as long as somebody waits in it."""
 
@@ -64,7 +61,7 @@ class Mail:
     async def _post(self, posted: list[_Posted]) -> list[str | BaseException]:
         """Messages for one entity. It is made if it is missing, in the same call."""
         first = posted[0][0]
-        card = card_of(first.start, self._now(), skipped=self._skipped())
+        card = card_of(first.start, self._now())
         letters = msgspec.json.encode([Letter(m.name, raw(m.payload), m.key, at) for m, at in posted])
         request = await self._request(first, card, letters)
         for _ in range(TRIES):
