@@ -26,11 +26,9 @@ async def explain(
     ] = None,
 ) -> Exit:
     """Tell what ran under a key, what did not and why, and until when that holds."""
-    stories = [await app.explain(key, kind=one) for one in ([kind] if kind else Kind)]
-    known = [story for story in stories if story.executions]
-    told = known[0] if known else stories[0]
-    for other in known[1:]:
-        note(f"A {other.kind} has this key too. See: semel explain {key} --kind {other.kind}")
+    told = await app.explain(key, kind=kind)
+    for other in told.other_kinds:
+        note(f"{'An' if other == 'entity' else 'A'} {other} has this key too. See: semel explain {key} --kind {other}")
     if paper.as_json:
         paper.data(explanation_data(told))
     else:
