@@ -21,7 +21,7 @@ from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
 from semel.engine.protocol import Message, Outcome
 from semel.engine.start_request import RunOptions, StartRequest
-from semel.errors import KeyConflict, NotFound, ResultPending, SemelError, TaskFailed, phrase
+from semel.errors import ExecutionFailed, KeyConflict, NotFound, ResultPending, SemelError, phrase
 from semel.flow import snapshot
 from semel.flow.context import EntityContext
 from semel.flow.seen import PRIVATE
@@ -104,8 +104,8 @@ class Ref(Generic[S]):
     ) -> Any:
         """Hand it a message and wait for what its handler returns. A duplicate gets what the first one got.
 
-        TaskFailed if the handler raised, ResultPending when `timeout` is over first (the message stays), KeyConflict
-        if the key stands for a message to another handler or with other arguments.
+        ExecutionFailed if the handler raised, ResultPending when `timeout` is over first (the message stays),
+        KeyConflict if the key stands for a message to another handler or with other arguments.
         """
         key = f"{PRIVATE}{new_id()}" if dedup_key is None else check_key(dedup_key, "dedup_key")
         message = self._message(handler, args, kwargs, key)
@@ -181,7 +181,7 @@ class Ref(Generic[S]):
         if outcome.status is not Status.FAILED or error is None:
             return failure(id, f"{self.key}.{handler}", outcome)
         ended = "did not come to its end," if error.type == "semel.WorkerLost" else "raised"
-        return TaskFailed(
+        return ExecutionFailed(
             f"{self.key}: the handler {handler!r} {ended} {phrase(error)}. Its state is as before.",
             execution_id=id, error_type=error.type, error_message=error.message, traceback=error.traceback,
         )  # fmt: skip

@@ -186,5 +186,5 @@ async def test_signals_and_new_runs_are_not_for_entities(world: World) -> None:
 
     async with world.worker(app):
         for name in ("wait", "again"):
-            with pytest.raises(semel.TaskFailed, match="in an entity"):
+            with pytest.raises(semel.ExecutionFailed, match="in an entity"):
                 await app.entity(Odd, "o").ask(name, timeout="60s")

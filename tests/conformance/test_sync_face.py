@@ -33,7 +33,7 @@ async def test_every_verb_from_a_thread(world: World) -> None:
         assert len(face.list(status="completed")) == 3
         assert "1 duplicate did not run" in str(face.explain("k"))
         failed = face.enqueue(double, -1)
-        with pytest.raises(semel.TaskFailed):
+        with pytest.raises(semel.ExecutionFailed):
             failed.result(timeout="60s")
         assert face.redrive(failed.id).id != failed.id
         with pytest.raises(semel.KeyConflict):

@@ -124,7 +124,7 @@ class Context:
     async def execute_task(self, task: Callable[[*Ts], R], /, *args: *Ts, **options: Unpack[ChildTaskOptions]) -> R: ...
 
     async def execute_task(self, task: Any, /, *args: object, **options: Unpack[ChildTaskOptions]) -> Any:
-        """Run a task on its own queue and wait for its result; TaskFailed and its kin if it did not complete.
+        """Run a task on its own queue and wait for its result; ExecutionFailed and its kin if it did not complete.
 
         Arguments are given by position, options by keyword; `charge.call(…)` takes arguments by name. With a `task_id`
         it shares the one execution that anyone else asks for under it.
