@@ -17,7 +17,7 @@ DEV  := $(VENV)/.dev-stamp
 
 FAST := not slow and not proof
 SLOW := slow and not proof
-NOT_TIDY := --ignore=tests/tidy
+NOT_TIDY := --ignore=tests/tidy --ignore=tests/typing
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-busy check proof bench bench-peers lock clean
@@ -49,7 +49,7 @@ check: $(DEV) ## Lint, format, types, import direction, architecture
 	@echo "== ruff format";  $(BIN)/ruff format --check --quiet || { echo "run: $(BIN)/ruff format"; exit 1; }
 	@echo "== mypy";         $(BIN)/mypy
 	@echo "== lint-imports"; $(BIN)/lint-imports
-	@echo "== tidy";         $(BIN)/pytest -q tests/tidy
+	@echo "== tidy";         $(BIN)/pytest -q tests/tidy tests/typing
 
 proof: $(DEV) ## Crash, stall and overload it for PROOF_MINUTES (default 10; try 120)
 	@two=passed; alone=passed; export PROOF_MINUTES=$(PROOF_MINUTES); \

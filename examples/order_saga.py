@@ -110,7 +110,7 @@ async def main() -> None:
         bad = await place(Order("o-2", 4_900, grace=0.1))
         try:
             await bad.result("1m")
-        except semel.TaskFailed as failure:
+        except semel.ExecutionFailed as failure:
             print("o-2", failure.error_message, await bad.published("state"))
 
         regretted = await place(Order("o-3", 2_900))
@@ -118,7 +118,7 @@ async def main() -> None:
         await regretted.cancel()
         try:
             await regretted.result("1m")
-        except semel.TaskCancelled:
+        except semel.ExecutionCancelled:
             print("o-3", "cancelled", await regretted.published("state"))
     print("done outside by this run:")
     print(list(partners.done.values()))

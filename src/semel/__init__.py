@@ -19,6 +19,9 @@ from semel.errors import (
     Duplicate,
     EngineError,
     EngineUnavailable,
+    ExecutionCancelled,
+    ExecutionFailed,
+    ExecutionTimedOut,
     Forbidden,
     InputError,
     InvalidKey,
@@ -42,9 +45,6 @@ from semel.errors import (
     SqliteLibraryConflict,
     TaskAlreadyCompleted,
     TaskAlreadyExists,
-    TaskCancelled,
-    TaskFailed,
-    TaskTimedOut,
     WorkflowEnded,
 )
 
@@ -52,7 +52,7 @@ if typing.TYPE_CHECKING:
     from semel.app import App
     from semel.define.context import Running, current, effect_key
     from semel.define.handler import handler, idle, query
-    from semel.define.task import Call, Task
+    from semel.define.task import AsyncTask, Call, SyncTask, Task
     from semel.define.workflow import Workflow, WorkflowCall
     from semel.engine.events import Failure, WorkerEvent, WorkerEventType
     from semel.engine.protocol import Observer, Replayed
@@ -66,6 +66,7 @@ else:
     # `from semel.contract import DedupWindow` is light, and safe inside other people's workflow sandboxes.
     _LATER = {
         "App": "semel.app",
+        "AsyncTask": "semel.define.task",
         "Call": "semel.define.task",
         "Child": "semel.flow.context",
         "Context": "semel.flow.context",
@@ -78,6 +79,7 @@ else:
         "Ref": "semel.entities",
         "Replayed": "semel.engine.protocol",
         "Running": "semel.define.context",
+        "SyncTask": "semel.define.task",
         "Task": "semel.define.task",
         "Workflow": "semel.define.workflow",
         "WorkerEvent": "semel.engine.events",
@@ -108,6 +110,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "App",
+    "AsyncTask",
     "Call",
     "Child",
     "ConfigError",
@@ -120,7 +123,10 @@ __all__ = [
     "ErrorInfo",
     "Event",
     "Execution",
+    "ExecutionCancelled",
+    "ExecutionFailed",
     "ExecutionFilter",
+    "ExecutionTimedOut",
     "Explanation",
     "FailedMessage",
     "Failure",
@@ -154,12 +160,10 @@ __all__ = [
     "SqliteLibraryConflict",
     "Status",
     "Suppressed",
+    "SyncTask",
     "Task",
     "TaskAlreadyCompleted",
     "TaskAlreadyExists",
-    "TaskCancelled",
-    "TaskFailed",
-    "TaskTimedOut",
     "Undelivered",
     "WorkerEvent",
     "WorkerEventType",

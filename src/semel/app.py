@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from semel.admitting import Batch, handle_of, refusal
 from semel.codec import encode
 from semel.contract.decision import Reuse
 from semel.contract.durations import Duration
-from semel.contract.keys import ID_LENGTH, check_attribute, check_key, check_kind, check_name, check_queues
+from semel.contract.keys import ID_LENGTH, KINDS, check_attribute, check_key, check_kind, check_name, check_queues
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate
 from semel.contract.records import Execution, Explanation, FailedMessage, Undelivered
 from semel.contract.words import explain_text
 from semel.define.entity import Entity
+from semel.define.options import (
+    StartOptions,
+    TaskOptions,
+    WorkflowOptions,
+    refuse_missing,
+    refuse_unknown,
+    split_options,
+)
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.defining import Definitions
@@ -49,6 +56,7 @@ from semel.engines.temporal.locating import located
 from semel.entities import CRASHES_BORNE, Ref
 from semel.errors import EngineError, InvalidValue, NotFound, NotRedrivable
 from semel.flow import recording
+from semel.flow.context import Context
 from semel.flow.guard import refuse_app
 from semel.flow.replaying import try_replay
 from semel.flow.seen import REDRIVE
@@ -66,9 +74,8 @@ if TYPE_CHECKING:
     from semel.sync import SyncApp
 
 R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 S = TypeVar("S")
-OnDuplicate = Literal["return", "raise"]
-ReuseName = Literal["failed_only", "reject", "always"]
 MOST_FAILED = 100
 """Messages that failed, and entities that have such, in one answer."""
 
@@ -142,66 +149,44 @@ class App(Definitions):
         return SyncApp(self)
 
     @overload
-    async def enqueue(
-        self, call: Call[R], /, *, task_id: str | None = None, on_duplicate: OnDuplicate = "return",
-        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
-        run_at: datetime | None = None, queue: str | None = None,
-    ) -> Handle[R]: ...  # fmt: skip
+    async def enqueue(self, call: Call[R], /, **options: Unpack[TaskOptions]) -> Handle[R]: ...
 
     @overload
     async def enqueue(
-        self, task: Task[..., R], /, *args: Any, task_id: str | None = None, on_duplicate: OnDuplicate = "return",
-        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
-        run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
-    ) -> Handle[R]: ...  # fmt: skip
+        self, task: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, **options: Unpack[TaskOptions]
+    ) -> Handle[R]: ...
 
-    async def enqueue(
-        self, task: Task[..., Any] | Call[Any], /, *args: Any, task_id: str | None = None,
-        on_duplicate: OnDuplicate = "return", reuse: ReuseName = "failed_only", priority: int | None = None,
-        delay: Duration | None = None, run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
-    ) -> Handle[Any]:  # fmt: skip
+    @overload
+    async def enqueue(self, task: Callable[[*Ts], R], /, *args: *Ts, **options: Unpack[TaskOptions]) -> Handle[R]: ...
+
+    async def enqueue(self, task: Any, /, *args: object, **options: Unpack[TaskOptions]) -> Handle[Any]:
         """Ask for one execution. When this returns, it is committed.
 
-        With a `task_id` it runs once: a duplicate gets a handle to the same execution (`handle.duplicate` is
-        True), or with `on_duplicate="raise"` TaskAlreadyExists or TaskAlreadyCompleted. `reuse` says which
-        finished executions give their key back. Same key, other input: KeyConflict.
+        Arguments are given by position, options by keyword; `charge.call(…)` takes arguments by name. With a `task_id`
+        it runs once: a duplicate gets a handle to the same execution (`handle.duplicate` is True), or with
+        `on_duplicate="raise"` TaskAlreadyExists or TaskAlreadyCompleted. `reuse` says which finished executions give
+        their key back. Same key, other input: KeyConflict.
         """
+        options, by_name = split_options(options, TaskOptions)
         self._refuse_foreign(task)
-        start = request(
-            self.settings, task, args, kwargs, task_id=task_id, on_duplicate=on_duplicate, reuse=reuse,
-            priority=priority, delay=delay, run_at=run_at, queue=queue,
-        )  # fmt: skip
-        if self._unconfigured:
-            await self._configure()
-        admission = await self.engine.start(start)
-        handle = handle_of(self, start, admission, on_duplicate)
-        if handle is None:
-            raise await refusal(self, start, admission)
-        return handle
+        return await self._admit(request(self.settings, task, args, by_name, **options), options)
 
-    async def enqueue_many(
-        self, calls: Iterable[Batch], *, on_duplicate: OnDuplicate = "return", reuse: ReuseName = "failed_only",
-        priority: int | None = None, delay: Duration | None = None, run_at: datetime | None = None,
-        queue: str | None = None,
-    ) -> list[Handle[Any]]:  # fmt: skip
+    async def enqueue_many(self, calls: Iterable[Batch], **options: Unpack[StartOptions]) -> list[Handle[Any]]:
         """Many at once: `charge.call(…)`, or pairs `(charge.call(…), task_id)`. Handles come back in order.
 
         Everything is validated before anything is written; a thousand share a commit. A KeyConflict, or with
         `on_duplicate="raise"` a duplicate, is raised after the others are in.
         """
+        refuse_unknown("enqueue_many", options, StartOptions)
         starts = []
         for entry in calls:
             call, key = entry if isinstance(entry, tuple) else (entry, None)
             self._refuse_foreign(call)
-            starts.append(
-                request(
-                    self.settings, call, (), {}, task_id=key, on_duplicate=on_duplicate, reuse=reuse,
-                    priority=priority, delay=delay, run_at=run_at, queue=queue,
-                )
-            )  # fmt: skip
+            starts.append(request(self.settings, call, (), {}, task_id=key, **options))
         if self._unconfigured:
             await self._configure()
         admissions = await self.engine.start_many(starts)
+        on_duplicate = options.get("on_duplicate", "return")
         handles = []
         for start, admission in zip(starts, admissions, strict=True):
             handle = handle_of(self, start, admission, on_duplicate)
@@ -212,49 +197,48 @@ class App(Definitions):
 
     @overload
     async def start_workflow(
-        self, call: WorkflowCall[R], /, *, workflow_id: str, on_duplicate: OnDuplicate = "return",
-        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
-        run_at: datetime | None = None, queue: str | None = None,
-    ) -> Handle[R]: ...  # fmt: skip
+        self,
+        workflow: Callable[[Context, *Ts], Coroutine[Any, Any, R]],
+        /,
+        *args: *Ts,
+        **options: Unpack[WorkflowOptions],
+    ) -> Handle[R]: ...
+
+    @overload
+    async def start_workflow(self, call: WorkflowCall[R], /, **options: Unpack[WorkflowOptions]) -> Handle[R]: ...
 
     @overload
     async def start_workflow(
-        self, workflow: Workflow[..., R], /, *args: Any, workflow_id: str, on_duplicate: OnDuplicate = "return",
-        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
-        run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
-    ) -> Handle[R]: ...  # fmt: skip
-
-    @overload
-    async def start_workflow(
-        self, name: str, /, *args: Any, workflow_id: str, task_queue: str, on_duplicate: OnDuplicate = "return",
-        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
-        run_at: datetime | None = None,
-    ) -> Handle[Any]: ...  # fmt: skip
+        self, name: str, /, *args: object, task_queue: str, **options: Unpack[WorkflowOptions]
+    ) -> Handle[Any]: ...
 
     async def start_workflow(
-        self, workflow: Workflow[..., Any] | WorkflowCall[Any] | str, /, *args: Any, workflow_id: str,
-        on_duplicate: OnDuplicate = "return", reuse: ReuseName = "failed_only", priority: int | None = None,
-        delay: Duration | None = None, run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
-    ) -> Handle[Any]:  # fmt: skip
+        self, workflow: Any, /, *args: object, task_queue: str | None = None, **options: Unpack[WorkflowOptions]
+    ) -> Handle[Any]:
         """Start a workflow under its id. When this returns, it is committed.
 
         The id is a key like any other: a duplicate gets a handle to the same execution, or an error with
         `on_duplicate="raise"`; the same id with other input is a KeyConflict. A name instead of a function starts a
-        workflow of a Temporal cluster that other workers run; its arguments are positional.
+        workflow of a Temporal cluster that other workers run, on their `task_queue`. Arguments are given by position,
+        or by name with `process_order.call(…)`.
         """
-        options: dict[str, Any] = {
-            "workflow_id": workflow_id, "on_duplicate": on_duplicate, "reuse": reuse, "priority": priority,
-            "delay": delay, "run_at": run_at, "queue": queue,
-        }  # fmt: skip
+        refuse_missing("start_workflow", options)
+        options, by_name = split_options(options, WorkflowOptions)
+        if task_queue is not None:
+            by_name = {**by_name, "task_queue": task_queue}
         if isinstance(workflow, str):
-            start = foreign_request(self.settings, self.engine.capabilities, workflow, args, kwargs, **options)
+            able = self.engine.capabilities
+            start = foreign_request(self.settings, able, workflow, args, by_name, **options)
         else:
             self._refuse_foreign(workflow)
-            start = workflow_request(self.settings, workflow, args, kwargs, **options)
+            start = workflow_request(self.settings, workflow, args, by_name, **options)
+        return await self._admit(start, options)
+
+    async def _admit(self, start: StartRequest, options: StartOptions) -> Handle[Any]:
         if self._unconfigured:
             await self._configure()
         admission = await self.engine.start(start)
-        handle = handle_of(self, start, admission, on_duplicate)
+        handle = handle_of(self, start, admission, options.get("on_duplicate", "return"))
         if handle is None:
             raise await refusal(self, start, admission)
         return handle
@@ -268,10 +252,14 @@ class App(Definitions):
     def _ref(self, entity: Entity[S], id: str) -> Ref[S]:
         return Ref(self, entity, id)
 
-    async def find(self, key: str, *, kind: str = "task") -> Handle[Any] | None:
-        """A handle to the newest execution under a key, or None."""
-        execution = await self.engine.find(check_kind(kind), check_key(key, "key"))
-        return None if execution is None else self._handle(execution)
+    async def find(self, key: str, *, kind: str | None = None) -> Handle[Any] | None:
+        """A handle to the newest execution under a key, or None; of a task, else of a workflow, else of an entity."""
+        key = check_key(key, "key")
+        for one in KINDS if kind is None else (check_kind(kind),):
+            execution = await self.engine.find(one, key)
+            if execution is not None:
+                return self._handle(execution)
+        return None
 
     async def get(self, id: str) -> Handle[Any]:
         """A handle by execution id, or by the beginning of one. NotFound if there is none."""
@@ -344,10 +332,21 @@ class App(Definitions):
             )
         return Handle(self, redriven, old.name, old.key, duplicate=False)
 
-    async def explain(self, key: str, *, kind: str = "task") -> Explanation:
-        """Everything known of a key, also in words: `print(await app.explain("order-1"))`."""
+    async def explain(self, key: str, *, kind: str | None = None) -> Explanation:
+        """Everything known of a key, also in words: `print(await app.explain("order-1"))`.
+
+        Tasks, workflows and entities do not share keys: without a `kind` it is the first of these that is there, and
+        `other_kinds` names the others.
+        """
         key = check_key(key, "key")
-        executions, suppressed, now = await self.engine.explain(check_kind(kind), key)
+        if kind is not None:
+            return await self._explain(check_kind(kind), key)
+        found = [await self._explain(one, key) for one in KINDS]
+        known = [one for one in found if one.executions] or found[:1]
+        return replace(known[0], other_kinds=tuple(one.kind for one in known[1:]))
+
+    async def _explain(self, kind: str, key: str) -> Explanation:
+        executions, suppressed, now = await self.engine.explain(kind, key)
         found = Undelivered()
         if kind != "task" and executions:
             found = await self.engine.undelivered(kind, key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, dataclass_transform, overload
@@ -12,7 +13,7 @@ from semel.contract.rates import Rate
 from semel.contract.retry import Retry
 from semel.define.entity import Entity
 from semel.define.registry import Registry
-from semel.define.task import Task
+from semel.define.task import AsyncTask, SyncTask, Task
 from semel.define.workflow import Workflow
 from semel.flow.context import Context
 
@@ -29,11 +30,11 @@ _NO_ID: Final = object()
 class Decorator(Protocol):
     """What `@app.task(...)` gives: makes a sync or an async function a task."""
 
-    @overload
-    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    @overload  # what is async is also a plain callable, and the first that fits counts
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
 
     @overload
-    def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    def __call__(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
 
 
 class WorkflowDecorator(Protocol):
@@ -49,11 +50,11 @@ class Definitions(ABC):
         self.tasks = Registry()
         """Tasks and workflows, by name."""
 
-    @overload
-    def task(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    @overload  # as in Decorator
+    def task(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
 
     @overload
-    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    def task(self, fn: Callable[P, R], /) -> SyncTask[P, R]: ...
 
     @overload
     def task(
@@ -77,11 +78,19 @@ class Definitions(ABC):
         """
 
         def decorate(function: Callable[..., Any]) -> Task[..., Any]:
-            task: Task[..., Any] = Task(
-                function, name=name, queue=queue, retry=retry, timeout=timeout, priority=priority,
-                retention=retention, dedup_window=dedup_window, rate_limit=rate_limit,
+            form: type[Task[..., Any]] = AsyncTask if inspect.iscoroutinefunction(function) else SyncTask
+            task = form(
+                function,
+                name=name,
+                queue=queue,
+                retry=retry,
+                timeout=timeout,
+                priority=priority,
+                retention=retention,
+                dedup_window=dedup_window,
+                rate_limit=rate_limit,
                 concurrency_key=concurrency_key,
-            )  # fmt: skip
+            )
             self.tasks.add(task)
             return task
 

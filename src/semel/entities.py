@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, overload
 
 import msgspec
 
@@ -15,13 +15,15 @@ from semel.contract.lifecycle import Status
 from semel.contract.marks import compare_marks, message_mark
 from semel.contract.records import FailedMessage
 from semel.define.entity import Entity
+from semel.define.handler import Handler, Query, role_of
 from semel.engine.conflicts import describe_differences
 from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
 from semel.engine.protocol import Message, Outcome
 from semel.engine.start_request import RunOptions, StartRequest
-from semel.errors import KeyConflict, NotFound, ResultPending, SemelError, TaskFailed, phrase
+from semel.errors import ExecutionFailed, KeyConflict, NotFound, ResultPending, SemelError, phrase
 from semel.flow import snapshot
+from semel.flow.context import EntityContext
 from semel.flow.seen import PRIVATE
 from semel.settings import QueueSettings, Settings
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from semel.app import App
 
 S = TypeVar("S")
+R = TypeVar("R")
+M = TypeVar("M", Handler, Query)
+Ts = TypeVarTuple("Ts")
 CRASHES_BORNE = 10
 
 
@@ -46,21 +51,61 @@ class Ref(Generic[S]):
     def __repr__(self) -> str:
         return f"<Ref {self.key}>"
 
-    async def send(self, handler: str, /, *args: Any, dedup_key: str | None = None, **kwargs: Any) -> None:
+    @overload
+    async def send(
+        self,
+        handler: Callable[[S, EntityContext, *Ts], Coroutine[Any, Any, object]],
+        /,
+        *args: *Ts,
+        dedup_key: str | None = None,
+    ) -> None: ...
+
+    @overload
+    async def send(self, handler: str, /, *args: object, dedup_key: str | None = None, **kwargs: object) -> None: ...
+
+    async def send(self, handler: Any, /, *args: object, dedup_key: str | None = None, **kwargs: object) -> None:
         """Hand it a message; when this returns the message is committed. An entity that is missing is made.
 
+        The handler is given as the method, `ref.send(Rewards.add, 50)`, which type checkers follow, or by its name.
         With a `dedup_key` the message counts once, however often it is sent within the entity's window.
         """
         key = None if dedup_key is None else check_key(dedup_key, "dedup_key")
         await self._app.engine.send(self._message(handler, args, kwargs, key))
 
+    @overload
     async def ask(
-        self, handler: str, /, *args: Any, dedup_key: str | None = None, timeout: Duration | None = None, **kwargs: Any
+        self,
+        handler: Callable[[S, EntityContext, *Ts], Coroutine[Any, Any, R]],
+        /,
+        *args: *Ts,
+        dedup_key: str | None = None,
+        timeout: Duration | None = None,
+    ) -> R: ...
+
+    @overload
+    async def ask(
+        self,
+        handler: str,
+        /,
+        *args: object,
+        dedup_key: str | None = None,
+        timeout: Duration | None = None,
+        **kwargs: object,
+    ) -> Any: ...
+
+    async def ask(
+        self,
+        handler: Any,
+        /,
+        *args: object,
+        dedup_key: str | None = None,
+        timeout: Duration | None = None,
+        **kwargs: object,
     ) -> Any:
         """Hand it a message and wait for what its handler returns. A duplicate gets what the first one got.
 
-        TaskFailed if the handler raised, ResultPending when `timeout` is over first (the message stays), KeyConflict
-        if the key stands for a message to another handler or with other arguments.
+        ExecutionFailed if the handler raised, ResultPending when `timeout` is over first (the message stays),
+        KeyConflict if the key stands for a message to another handler or with other arguments.
         """
         key = f"{PRIVATE}{new_id()}" if dedup_key is None else check_key(dedup_key, "dedup_key")
         message = self._message(handler, args, kwargs, key)
@@ -72,24 +117,31 @@ class Ref(Generic[S]):
             if dedup_key is None:
                 later = ", but asked again it would be another one: give a dedup_key if you want to"
             raise ResultPending(
-                f"{self.key} has not answered {handler!r} within {seconds:g} s. The message stays{later}.",
+                f"{self.key} has not answered {message.name!r} within {seconds:g} s. The message stays{later}.",
                 execution_id=id_,
             )
         if dedup_key is not None:
             self._refuse_another(id_, message, outcome)
         if outcome.expired or outcome.status is not Status.COMPLETED:
-            raise self._failure(id_, handler, outcome)
-        return self._entity.handlers[handler].shape.decode_result(outcome.output)
+            raise self._failure(id_, message.name, outcome)
+        return self._entity.handlers[message.name].shape.decode_result(outcome.output)
 
-    async def query(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Ask a query of it as it was after its last message. NotFound while it has had none."""
-        query = self._entity.queries.get(name)
-        if query is None:
-            raise NotFound(_no_such("query", name, self._entity.queries, self._entity.name))
-        bound = query.shape.encode_input(query.shape.bind(args, kwargs), self._app.settings.max_payload)
-        given, named = query.shape.decode_input(bound)
+    @overload
+    async def query(self, query: Callable[[S, *Ts], R], /, *args: *Ts) -> R: ...
+
+    @overload
+    async def query(self, query: str, /, *args: object, **kwargs: object) -> Any: ...
+
+    async def query(self, query: Any, /, *args: object, **kwargs: object) -> Any:
+        """Ask a query of it as it was after its last message, given as the method or by its name.
+
+        NotFound while it has had no message.
+        """
+        asked = _named("query", query, self._entity.queries, self._entity)
+        bound = asked.shape.encode_input(asked.shape.bind(args, kwargs), self._app.settings.max_payload)
+        given, named = asked.shape.decode_input(bound)
         state = await self.state()
-        return query.fn(state, *given, **named)
+        return asked.fn(state, *given, **named)
 
     async def state(self) -> S:
         """Its state after its last message, as a copy. NotFound while it has had none."""
@@ -129,18 +181,15 @@ class Ref(Generic[S]):
         if outcome.status is not Status.FAILED or error is None:
             return failure(id, f"{self.key}.{handler}", outcome)
         ended = "did not come to its end," if error.type == "semel.WorkerLost" else "raised"
-        return TaskFailed(
+        return ExecutionFailed(
             f"{self.key}: the handler {handler!r} {ended} {phrase(error)}. Its state is as before.",
             execution_id=id, error_type=error.type, error_message=error.message, traceback=error.traceback,
         )  # fmt: skip
 
-    def _message(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> Message:
-        entity = self._entity
-        handler = entity.handlers.get(name)
-        if handler is None:
-            raise NotFound(_no_such("handler", name, entity.handlers, entity.name))
+    def _message(self, asked: object, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> Message:
+        handler = _named("handler", asked, self._entity.handlers, self._entity)
         payload = handler.shape.encode_input(handler.shape.bind(args, kwargs), self._app.settings.max_payload)
-        return Message(StartRequest(new_id(), self.key, b"{}", b"", self._options()), name, payload, key)
+        return Message(StartRequest(new_id(), self.key, b"{}", b"", self._options()), handler.name, payload, key)
 
     def _options(self) -> RunOptions:
         """How it is made, should it be missing; the same object until the settings change."""
@@ -157,5 +206,16 @@ class Ref(Generic[S]):
         return self._agreed[1]
 
 
-def _no_such(what: str, name: str, there: Any, entity: str) -> str:
-    return f"entity {entity!r} has no {what} {name!r}. There are: {', '.join(there) or 'none'}."
+def _named(kind: str, asked: object, there: Mapping[str, M], entity: Entity[Any]) -> M:
+    """The handler or query that is asked for by its name or as the method. NotFound: the entity has no such."""
+    role = None if isinstance(asked, str) else role_of(asked)
+    name = asked if role is None else role.name
+    found = there.get(name) if isinstance(name, str) and (role is None or role.kind == kind) else None
+    if found is None or not (role is None or _has_method(entity.cls, asked)):
+        shown = getattr(asked, "__qualname__", None) or repr(asked)
+        raise NotFound(f"entity {entity.name!r} has no {kind} {shown}. There are: {', '.join(there) or 'none'}.")
+    return found
+
+
+def _has_method(cls: type, method: object) -> bool:
+    return any(method is one for base in cls.__mro__ for one in vars(base).values())

@@ -14,9 +14,9 @@
     │   ├── TaskAlreadyExists       K03  an execution with this key exists (on_duplicate="raise")
     │   └── TaskAlreadyCompleted    K04  an execution with this key completed (on_duplicate="raise")
     ├── OutcomeError
-    │   ├── TaskFailed              R01  the execution ended failed
-    │   ├── TaskCancelled           R02  the execution was cancelled
-    │   ├── TaskTimedOut            R03  the last attempt ran longer than its timeout
+    │   ├── ExecutionFailed         R01  the execution ended failed
+    │   ├── ExecutionCancelled      R02  the execution was cancelled
+    │   ├── ExecutionTimedOut       R03  the last attempt ran longer than its timeout
     │   ├── ResultExpired           R04  the result is past its retention
     │   └── ResultPending           R05  still running when result(timeout=...) ran out
     ├── NotFound                    X01  no such execution, key or task
@@ -187,8 +187,8 @@ class OutcomeError(SemelError):
         self.execution_id = execution_id
 
 
-class TaskFailed(OutcomeError):
-    """The task raised on its last attempt, or its worker died too often.
+class ExecutionFailed(OutcomeError):
+    """The task raised on its last attempt, the workflow or the handler raised, or its workers died too often.
 
     `error_type` and `error_message` are those of what it raised, `root_cause_type` that of the exception which the
     chain of causes began with, also across workflows and their tasks. `traceback` is the remote traceback as text; it
@@ -217,14 +217,14 @@ class TaskFailed(OutcomeError):
             self.add_note(f"Raised in execution {execution_id}:\n{shown.rstrip()}")
 
 
-class TaskCancelled(OutcomeError):
+class ExecutionCancelled(OutcomeError):
     """The execution was cancelled."""
 
     code = "SEMEL-R02"
 
 
-class TaskTimedOut(OutcomeError):
-    """The last attempt ran longer than the task's timeout."""
+class ExecutionTimedOut(OutcomeError):
+    """The last attempt ran longer than the task's timeout, or the workflow longer than its own."""
 
     code = "SEMEL-R03"
 

@@ -47,8 +47,8 @@ class Handle(Generic[T_co]):
     async def result(self, timeout: Duration | None = None) -> T_co:
         """Wait for the end and return the result.
 
-        Raises TaskFailed, TaskCancelled or TaskTimedOut when it ended so, ResultExpired past retention, and
-        ResultPending when `timeout` is over first (the execution goes on).
+        Raises ExecutionFailed, ExecutionCancelled or ExecutionTimedOut when it ended so, ResultExpired past retention,
+        and ResultPending when `timeout` is over first (the execution goes on).
         """
         data = await self._output(timeout)
         task = self._app.tasks.get(self.name)

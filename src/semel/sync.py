@@ -5,29 +5,31 @@ from __future__ import annotations
 import asyncio
 import atexit
 import threading
-from collections.abc import Coroutine, Iterable, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, Unpack, overload
 
 from semel.contract.durations import Duration
 from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Explanation, FailedMessage
-from semel.define.task import Call, Task
-from semel.define.workflow import Workflow, WorkflowCall
+from semel.define.options import StartOptions, TaskOptions, WorkflowOptions
+from semel.define.task import Call
+from semel.define.workflow import WorkflowCall
 from semel.engine.inside import refuse_inside
 from semel.engine.protocol import Replayed
+from semel.flow.context import Context, EntityContext
 from semel.flow.guard import refuse_app
 from semel.flow.history import Event
 from semel.handle import Handle
 
 if TYPE_CHECKING:
     from semel.admitting import Batch
-    from semel.app import App, OnDuplicate, ReuseName
+    from semel.app import App
     from semel.entities import Ref
 
 T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S")
+Ts = TypeVarTuple("Ts")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -114,19 +116,56 @@ class SyncRef(Generic[S]):
     def __repr__(self) -> str:
         return f"<Sync{repr(self._ref)[1:]}"
 
-    def send(self, handler: str, /, *args: Any, dedup_key: str | None = None, **kwargs: Any) -> None:
+    @overload
+    def send(
+        self,
+        handler: Callable[[S, EntityContext, *Ts], Coroutine[Any, Any, object]],
+        /,
+        *args: *Ts,
+        dedup_key: str | None = None,
+    ) -> None: ...
+
+    @overload
+    def send(self, handler: str, /, *args: object, dedup_key: str | None = None, **kwargs: object) -> None: ...
+
+    def send(self, handler: Any, /, *args: object, **kwargs: Any) -> None:
         """See Ref.send."""
-        self._face.wait(self._ref.send(handler, *args, dedup_key=dedup_key, **kwargs))
+        self._face.wait(self._ref.send(handler, *args, **kwargs))
 
+    @overload
     def ask(
-        self, handler: str, /, *args: Any, dedup_key: str | None = None, timeout: Duration | None = None, **kwargs: Any
-    ) -> Any:
-        """See Ref.ask."""
-        return self._face.wait(self._ref.ask(handler, *args, dedup_key=dedup_key, timeout=timeout, **kwargs))
+        self,
+        handler: Callable[[S, EntityContext, *Ts], Coroutine[Any, Any, R]],
+        /,
+        *args: *Ts,
+        dedup_key: str | None = None,
+        timeout: Duration | None = None,
+    ) -> R: ...
 
-    def query(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    @overload
+    def ask(
+        self,
+        handler: str,
+        /,
+        *args: object,
+        dedup_key: str | None = None,
+        timeout: Duration | None = None,
+        **kwargs: object,
+    ) -> Any: ...
+
+    def ask(self, handler: Any, /, *args: object, **kwargs: Any) -> Any:
+        """See Ref.ask."""
+        return self._face.wait(self._ref.ask(handler, *args, **kwargs))
+
+    @overload
+    def query(self, query: Callable[[S, *Ts], R], /, *args: *Ts) -> R: ...
+
+    @overload
+    def query(self, query: str, /, *args: object, **kwargs: object) -> Any: ...
+
+    def query(self, query: Any, /, *args: object, **kwargs: Any) -> Any:
         """See Ref.query."""
-        return self._face.wait(self._ref.query(name, *args, **kwargs))
+        return self._face.wait(self._ref.query(query, *args, **kwargs))
 
     def state(self) -> S:
         """See Ref.state."""
@@ -168,49 +207,42 @@ class SyncApp:
             return self._loop
 
     @overload
-    def enqueue(
-        self, call: Call[R], /, *, task_id: str | None = None, on_duplicate: OnDuplicate = "return",
-        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
-        run_at: datetime | None = None, queue: str | None = None,
-    ) -> SyncHandle[R]: ...  # fmt: skip
+    def enqueue(self, call: Call[R], /, **options: Unpack[TaskOptions]) -> SyncHandle[R]: ...
 
     @overload
     def enqueue(
-        self, task: Task[..., R], /, *args: Any, task_id: str | None = None, on_duplicate: OnDuplicate = "return",
-        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
-        run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
-    ) -> SyncHandle[R]: ...  # fmt: skip
+        self, task: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, **options: Unpack[TaskOptions]
+    ) -> SyncHandle[R]: ...
 
-    def enqueue(self, task: Any, /, *args: Any, **options: Any) -> SyncHandle[Any]:
+    @overload
+    def enqueue(self, task: Callable[[*Ts], R], /, *args: *Ts, **options: Unpack[TaskOptions]) -> SyncHandle[R]: ...
+
+    def enqueue(self, task: Any, /, *args: object, **options: Unpack[TaskOptions]) -> SyncHandle[Any]:
         """See App.enqueue."""
         return SyncHandle(self, self.wait(self._app.enqueue(task, *args, **options)))
 
-    def enqueue_many(self, calls: Iterable[Batch], **options: Any) -> list[SyncHandle[Any]]:
+    def enqueue_many(self, calls: Iterable[Batch], **options: Unpack[StartOptions]) -> list[SyncHandle[Any]]:
         """See App.enqueue_many."""
         return [SyncHandle(self, handle) for handle in self.wait(self._app.enqueue_many(calls, **options))]
 
     @overload
     def start_workflow(
-        self, call: WorkflowCall[R], /, *, workflow_id: str, on_duplicate: OnDuplicate = "return",
-        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
-        run_at: datetime | None = None, queue: str | None = None,
-    ) -> SyncHandle[R]: ...  # fmt: skip
+        self,
+        workflow: Callable[[Context, *Ts], Coroutine[Any, Any, R]],
+        /,
+        *args: *Ts,
+        **options: Unpack[WorkflowOptions],
+    ) -> SyncHandle[R]: ...
+
+    @overload
+    def start_workflow(self, call: WorkflowCall[R], /, **options: Unpack[WorkflowOptions]) -> SyncHandle[R]: ...
 
     @overload
     def start_workflow(
-        self, workflow: Workflow[..., R], /, *args: Any, workflow_id: str, on_duplicate: OnDuplicate = "return",
-        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
-        run_at: datetime | None = None, queue: str | None = None, **kwargs: Any,
-    ) -> SyncHandle[R]: ...  # fmt: skip
+        self, name: str, /, *args: object, task_queue: str, **options: Unpack[WorkflowOptions]
+    ) -> SyncHandle[Any]: ...
 
-    @overload
-    def start_workflow(
-        self, name: str, /, *args: Any, workflow_id: str, task_queue: str, on_duplicate: OnDuplicate = "return",
-        reuse: ReuseName = "failed_only", priority: int | None = None, delay: Duration | None = None,
-        run_at: datetime | None = None,
-    ) -> SyncHandle[Any]: ...  # fmt: skip
-
-    def start_workflow(self, workflow: Any, /, *args: Any, **options: Any) -> SyncHandle[Any]:
+    def start_workflow(self, workflow: Any, /, *args: object, **options: Any) -> SyncHandle[Any]:
         """See App.start_workflow."""
         return SyncHandle(self, self.wait(self._app.start_workflow(workflow, *args, **options)))
 
@@ -218,7 +250,7 @@ class SyncApp:
         """See App.entity."""
         return SyncRef(self, self._app.entity(cls, id))
 
-    def find(self, key: str, *, kind: str = "task") -> SyncHandle[Any] | None:
+    def find(self, key: str, *, kind: str | None = None) -> SyncHandle[Any] | None:
         """See App.find."""
         handle = self.wait(self._app.find(key, kind=kind))
         return None if handle is None else SyncHandle(self, handle)
@@ -247,7 +279,7 @@ class SyncApp:
         """See App.redrive_messages."""
         return self.wait(self._app.redrive_messages(key, number))
 
-    def explain(self, key: str, *, kind: str = "task") -> Explanation:
+    def explain(self, key: str, *, kind: str | None = None) -> Explanation:
         """See App.explain."""
         return self.wait(self._app.explain(key, kind=kind))
 

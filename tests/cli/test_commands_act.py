@@ -107,7 +107,7 @@ async def failures(world: World, count: int) -> list[str]:
     async with world.worker(app):
         handles = await app.enqueue_many([boom.call() for _ in range(count)])
         for handle in handles:
-            with pytest.raises(library.TaskFailed):
+            with pytest.raises(library.ExecutionFailed):
                 await handle.result(timeout="60s")
         await (await app.enqueue(fine)).result(timeout="60s")
     return [handle.id for handle in handles]

@@ -28,7 +28,7 @@ async def some_executions(world: World) -> library.App:
         await app.enqueue(charge, "o-1", 9900, task_id="pay 1")
         failed = await app.enqueue(boom, "[bold]\x1b[31m")
         await first.result(timeout="60s")
-        with pytest.raises(library.TaskFailed):
+        with pytest.raises(library.ExecutionFailed):
             await failed.result(timeout="60s")
     await app.enqueue(charge, "o-2", 1, delay="1h")
     await app.explain("pay 1")  # writes down the duplicate, which is otherwise done after a moment

@@ -78,5 +78,5 @@ def test_debug_shows_where_it_came_from(tmp_path: Path) -> None:
 def test_every_error_has_a_code() -> None:
     assert code_of(library.NotFound("x")) is Exit.NOT_FOUND
     assert code_of(library.SchemaTooNew("x")) is Exit.UNAVAILABLE
-    assert code_of(library.TaskCancelled("x", execution_id="1")) is Exit.FAILED
+    assert code_of(library.ExecutionCancelled("x", execution_id="1")) is Exit.FAILED
     assert code_of(library.DefinitionError("x")) is Exit.USAGE

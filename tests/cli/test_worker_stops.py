@@ -111,7 +111,7 @@ async def test_a_child_that_dies_is_replaced(world: World, tmp_path: Path) -> No
         doomed = await app.enqueue(die)
         line = await asyncio.to_thread(await_line, running, "died")
         assert "exit code 9" in line
-        with pytest.raises(semel.TaskFailed, match="the worker died"):
+        with pytest.raises(semel.ExecutionFailed, match="the worker died"):
             await doomed.result(timeout="60s")
         await eventually(lambda: _workers(app, 2))
         handle = await app.enqueue(charge, "o-1")

@@ -117,5 +117,5 @@ async def test_a_payload_limit_can_be_set(sqlite_world: World, tmp_path: Any) ->
         await app.enqueue(work, 1, "x" * 100)
     async with sqlite_world.worker(app):
         handle = await app.enqueue(work, 200)
-        with pytest.raises(semel.TaskFailed, match="PayloadTooLarge"):
+        with pytest.raises(semel.ExecutionFailed, match="PayloadTooLarge"):
             await handle.result(timeout="60s")

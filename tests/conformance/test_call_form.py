@@ -32,6 +32,10 @@ async def test_what_does_not_fit_is_a_type_error_at_the_call(sqlite_world: World
         await app.enqueue(charge)
     with pytest.raises(TypeError, match="already carries its arguments"):
         await app.enqueue(charge.call("o-1"), "o-2")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'taskid'"):
+        await app.enqueue(charge, "o-1", taskid="k")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"enqueue_many\(\) has no option 'task_id'"):
+        await app.enqueue_many([charge.call("o-1")], task_id="k")  # type: ignore[call-arg]
 
 
 async def test_what_is_no_task_is_refused(sqlite_world: World) -> None:

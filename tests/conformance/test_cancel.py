@@ -26,7 +26,7 @@ async def test_one_that_waits(world: World) -> None:
         await world.advance("2h")
         assert await (await app.enqueue(work, 3)).result(timeout="60s") == 3
     assert runs == [3]
-    with pytest.raises(semel.TaskCancelled) as caught:
+    with pytest.raises(semel.ExecutionCancelled) as caught:
         await waits.result(timeout="60s")
     assert caught.value.execution_id == waits.id
 
@@ -41,7 +41,7 @@ async def test_one_that_waits_wakes_who_waits_for_it(world: World) -> None:
     waiter = asyncio.create_task(handle.result(timeout="60s"))
     await asyncio.sleep(0)
     await handle.cancel()
-    with pytest.raises(semel.TaskCancelled):
+    with pytest.raises(semel.ExecutionCancelled):
         await waiter
 
 

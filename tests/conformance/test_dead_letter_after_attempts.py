@@ -34,7 +34,7 @@ async def test_it_ends_failed_and_can_be_redriven(world: World) -> None:
                 await world.advance("31s")
                 await eventually(lambda n=at: lost(handle, n + 1))
     assert await ended(handle) == "failed"
-    with pytest.raises(semel.TaskFailed, match=r"died or went silent while running this task \(2 times") as caught:
+    with pytest.raises(semel.ExecutionFailed, match=r"died or went silent while running this task \(2 times") as caught:
         await handle.result(timeout="60s")
     assert caught.value.error_type == "semel.WorkerLost"
     assert [one.id for one in await apps[0].list(status="failed")] == [handle.id]

@@ -70,7 +70,7 @@ async def test_a_handler_that_raises_leaves_nothing_behind(world: World, handler
     async with world.worker(app):
         await till.ask("put", 1, timeout="60s")
         for _ in range(2):
-            with pytest.raises(semel.TaskFailed) as caught:
+            with pytest.raises(semel.ExecutionFailed) as caught:
                 await world.advance_until(till.ask(handler, -1, dedup_key="bad", timeout="60s"))
             assert (caught.value.error_type, caught.value.error_message) == ("ValueError", "no coin: -1")
             assert "in put" in caught.value.traceback
@@ -83,9 +83,9 @@ async def test_state_that_cannot_be_stored_fails_its_message_alone(world: World)
     till = app.entity(Till, "t")
     async with world.worker(app):
         await till.ask("put", 1, timeout="60s")
-        with pytest.raises(semel.TaskFailed, match="does not fit its annotation"):
+        with pytest.raises(semel.ExecutionFailed, match="does not fit its annotation"):
             await till.ask("fill", timeout="60s")
-        with pytest.raises(semel.TaskFailed, match="CancelledError"):
+        with pytest.raises(semel.ExecutionFailed, match="CancelledError"):
             await till.ask("give-up", timeout="60s")
         assert await till.ask("put", 2, timeout="60s") == 3
 
@@ -115,5 +115,5 @@ async def test_who_asks_one_that_is_ended_from_outside_hears_of_it(world: World)
         await naps(handle)
         await handle.cancel()
         for one in asked:
-            with pytest.raises(semel.TaskCancelled):
+            with pytest.raises(semel.ExecutionCancelled):
                 await one

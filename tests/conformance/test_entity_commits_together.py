@@ -68,10 +68,10 @@ async def test_what_a_message_asks_for_comes_with_its_state(world: World) -> Non
         assert child is not None
         assert await child.result(timeout="60s") == "how is milk?"
         assert await handle.attributes() == {"item": "milk"}
-        with pytest.raises(semel.TaskFailed, match="sold out"):
+        with pytest.raises(semel.ExecutionFailed, match="sold out"):
             await customer.ask("buy", "gold", fails=True, timeout="60s")
         assert (await handle.published("last"), await handle.attributes()) == ("tea", {"item": "milk"})
-        with pytest.raises(semel.TaskFailed, match="that is none"):
+        with pytest.raises(semel.ExecutionFailed, match="that is none"):
             await customer.ask("buy-and-follow", "nothing", timeout="60s")
         assert await handle.attributes() == {"item": "milk"}
         assert (await customer.state()).points == 2

@@ -57,7 +57,7 @@ async def test_a_handler_that_raises_does_not_end_it(world: World) -> None:
     cart = app.entity(Cart, "c")
     async with world.worker(app):
         await cart.ask("add", "tea", timeout="60s")
-        with pytest.raises(semel.TaskFailed, match="no money"):
+        with pytest.raises(semel.ExecutionFailed, match="no money"):
             await cart.ask("pay-badly", timeout="60s")
         assert await cart.ask("add", "milk", timeout="60s") == ["tea", "milk"]
 

@@ -61,7 +61,7 @@ async def test_in_the_middle_of_a_message(world: World, way: str) -> None:
         asked = asyncio.create_task(cart.ask("nap", dedup_key="nap", timeout="60s"))
         handle = await naps(await eventually(lambda: app.find(cart.key, kind="entity")))
         await (handle.cancel() if way == "cancel" else handle.terminate("enough"))
-        with pytest.raises(semel.TaskCancelled):
+        with pytest.raises(semel.ExecutionCancelled):
             await asked
         assert await cart.ask("add", "milk", timeout="60s") == ["milk"]
 

@@ -114,7 +114,7 @@ async def test_a_message_that_failed_frees_its_key(world: World, cached: int) ->
     account = app.entity(Account, "a")
     async with world.worker(app, cached_workflows=cached):
         for cents in (-1, -1, -2):
-            with pytest.raises(semel.TaskFailed, match=f"not {cents}"):
+            with pytest.raises(semel.ExecutionFailed, match=f"not {cents}"):
                 await account.ask("pay-in", cents, dedup_key="k", timeout="60s")
         assert await account.ask("pay-in", 5, dedup_key="k", timeout="60s") == 5
         assert await account.ask("pay-in", 5, dedup_key="k", timeout="60s") == 5
@@ -143,7 +143,7 @@ async def test_a_message_that_failed_can_be_seen_and_sent_again(world: World, ca
     async with world.worker(app, cached_workflows=cached):
         await till.send("put", 1, dedup_key="k")
         await till.send("put", 2)
-        with pytest.raises(semel.TaskFailed):  # nobody has to be told of it but who asked
+        with pytest.raises(semel.ExecutionFailed):  # nobody has to be told of it but who asked
             await till.ask("put", 4, timeout="60s")
         failed = await till.failed()
         assert [(one.handler, one.dedup_key, one.arguments, one.error.message) for one in failed] == [
@@ -167,7 +167,7 @@ async def test_a_message_that_failed_can_be_seen_and_sent_again(world: World, ca
 
         await eventually(is_found)
         assert [one.number for one in await till.redrive()] == [one.number for one in reversed(failed)]
-        with pytest.raises(semel.TaskFailed):
+        with pytest.raises(semel.ExecutionFailed):
             await till.ask("put", 4, timeout="60s")
         again = await till.failed()
         assert [(one.dedup_key, one.arguments) for one in again] == [(None, {"coin": 2}), ("k", {"coin": 1})]

@@ -33,6 +33,11 @@ class Cart:
         self.items.clear()
 
 
+class Likeness:
+    @semel.handler
+    async def add(self, ctx: semel.EntityContext, item: str) -> None: ...
+
+
 @pytest.mark.parametrize("cached", [0, 100])
 async def test_a_message_that_is_under_way_is_not_seen(world: World, cached: int) -> None:
     app, other = world.app(), world.app()
@@ -91,6 +96,17 @@ async def test_a_query_changes_nothing(world: World) -> None:
         assert await cart.query("count") == 1
 
 
+async def test_handlers_and_queries_can_be_given_as_methods(world: World) -> None:
+    app = world.app()
+    app.entity(Cart)
+    cart = app.entity(Cart, "c")
+    async with world.worker(app):
+        await cart.send(Cart.add, "tea", 2, dedup_key="tea")
+        assert await cart.ask(Cart.add, "tea", 2, dedup_key="tea", timeout="60s") == 2
+        assert await cart.ask("add", "tea", count=2, dedup_key="tea", timeout="60s") == 2
+        assert await cart.query(Cart.count, "tea") == 2
+
+
 async def test_what_is_not_there(world: World) -> None:
     app = world.app()
     app.entity(Cart)
@@ -103,6 +119,11 @@ async def test_what_is_not_there(world: World) -> None:
         await cart.ask("count")
     with pytest.raises(semel.NotFound, match=r"entity 'Cart' has no query 'add'. There are: count, spoil"):
         await cart.query("add")
+
+    with pytest.raises(semel.NotFound, match=r"has no handler Cart.count. There are: add, add-later"):
+        await cart.ask(Cart.count)  # type: ignore[call-overload]
+    with pytest.raises(semel.NotFound, match=r"has no handler .*Likeness.add. There are: add"):
+        await cart.send(Likeness.add, "tea")  # type: ignore[call-overload]
 
     class Stranger: ...
 
@@ -165,5 +186,5 @@ async def test_signals_and_new_runs_are_not_for_entities(world: World) -> None:
 
     async with world.worker(app):
         for name in ("wait", "again"):
-            with pytest.raises(semel.TaskFailed, match="in an entity"):
+            with pytest.raises(semel.ExecutionFailed, match="in an entity"):
                 await app.entity(Odd, "o").ask(name, timeout="60s")

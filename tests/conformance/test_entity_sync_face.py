@@ -36,7 +36,7 @@ async def test_every_verb_from_a_thread(world: World) -> None:
         points.send("add", n=1, dedup_key="k")
         assert points.ask("add", 4, timeout="60s") == 5
         assert (points.state().total, points.query("doubled"), points.query("doubled", times=3)) == (5, 10, 15)
-        with pytest.raises(semel.TaskFailed, match="below nothing"):
+        with pytest.raises(semel.ExecutionFailed, match="below nothing"):
             points.ask("add", -9, timeout="60s")
         found = app.sync.find(points.key, kind="entity")
         assert found is not None

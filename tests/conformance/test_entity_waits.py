@@ -161,7 +161,7 @@ async def test_a_task_that_fails_fails_the_message(world: World) -> None:
     shelf = app.entity(register(app), "s")
     app.tasks.task("fetch").retry = semel.Retry(max_attempts=1)
     async with world.worker(app):
-        with pytest.raises(semel.TaskFailed, match="no such thing"):
+        with pytest.raises(semel.ExecutionFailed, match="no such thing"):
             await shelf.ask("fetch", "bad", timeout="60s")
         assert (await shelf.state()).books == []
         assert await shelf.ask("add", "d", timeout="60s") == "d"

@@ -17,7 +17,7 @@ class Unreadable(Exception):
         raise RuntimeError("cannot say")
 
 
-async def failure(world: World, error: BaseException) -> semel.TaskFailed:
+async def failure(world: World, error: BaseException) -> semel.ExecutionFailed:
     app = world.app()
 
     @app.task(retry=1)
@@ -27,7 +27,7 @@ async def failure(world: World, error: BaseException) -> semel.TaskFailed:
     handle = await app.enqueue(charge, task_id="k")
     async with world.worker(app):
         assert await ended(handle) == "failed"
-    with pytest.raises(semel.TaskFailed) as caught:
+    with pytest.raises(semel.ExecutionFailed) as caught:
         await handle.result(timeout="60s")
     assert caught.value.execution_id == handle.id
     return caught.value
@@ -117,7 +117,7 @@ async def test_a_failed_group_in_a_workflow_names_its_causes(world: World) -> No
 
     handle = await app.start_workflow(settle, workflow_id="w")
     async with world.worker(app):
-        with pytest.raises(semel.TaskFailed, match=r"TaskGroup \(1 sub-exception\): ValueError: no funds"):
+        with pytest.raises(semel.ExecutionFailed, match=r"TaskGroup \(1 sub-exception\): ValueError: no funds"):
             await handle.result("60s")
     assert "ValueError: no funds" in str(await app.explain("w", kind="workflow"))
 

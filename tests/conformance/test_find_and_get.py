@@ -27,6 +27,33 @@ async def test_by_key(world: World) -> None:
         await app.find("")
 
 
+async def test_a_key_is_looked_for_among_all_kinds(world: World) -> None:
+    app = world.app()
+
+    @app.task
+    async def work() -> None: ...
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> None: ...
+
+    started = await app.start_workflow(flow, workflow_id="k")
+    found = await app.find("k")
+    assert found is not None
+    assert found.id == started.id
+    told = await app.explain("k")
+    assert (told.kind, told.other_kinds, [one.id for one in told.executions]) == ("workflow", (), [started.id])
+    asked = await app.enqueue(work, task_id="k")
+    found = await app.find("k")
+    assert found is not None
+    assert found.id == asked.id
+    told = await app.explain("k")
+    assert (told.kind, told.other_kinds) == ("task", ("workflow",))
+    told = await app.explain("k", kind="workflow")
+    assert (told.kind, told.other_kinds) == ("workflow", ())
+    assert (await app.explain("nothing")).kind == "task"
+    assert await app.find("k", kind="entity") is None
+
+
 async def test_by_id_and_by_the_beginning_of_one(world: World) -> None:
     app = world.app()
 

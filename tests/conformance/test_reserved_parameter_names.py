@@ -1,11 +1,16 @@
 """Options of enqueue cannot be parameters of a task."""
 
-import inspect
-
 import pytest
 
 import semel
-from semel.define.task import RESERVED
+from semel.define.options import (
+    RESERVED,
+    RESERVED_IN_WORKFLOWS,
+    ChildTaskOptions,
+    ChildWorkflowOptions,
+    TaskOptions,
+    WorkflowOptions,
+)
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))
@@ -20,6 +25,6 @@ def test_they_are_refused_at_decoration_with_a_way_out(name: str) -> None:
     assert len(app.tasks) == 0
 
 
-def test_every_option_of_enqueue_is_reserved() -> None:
-    parameters = inspect.signature(semel.App.enqueue).parameters.values()
-    assert {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} <= RESERVED
+def test_every_option_of_a_start_is_reserved() -> None:
+    assert {*TaskOptions.__annotations__, *ChildTaskOptions.__annotations__} <= RESERVED
+    assert {*WorkflowOptions.__annotations__, *ChildWorkflowOptions.__annotations__} <= RESERVED_IN_WORKFLOWS

@@ -64,7 +64,7 @@ async def test_attempts_and_waits_are_those_of_the_policy(
             (fail, {"name": f"in-a-step-of-{where}", "retry": STEEP}),
             (a_task_as_a_step, {"name": f"a-task-in-{where}"}),
         ):
-            with pytest.raises(semel.TaskFailed, match="away"):
+            with pytest.raises(semel.ExecutionFailed, match="away"):
                 await ctx.step(fn, **options)
 
     @app.workflow
@@ -116,7 +116,7 @@ async def test_what_is_not_retryable_is_tried_once(world: World, entry: type[Bas
 
     async def try_all(ctx: semel.Context) -> None:
         for fn in (declines, is_stolen, is_away):
-            with pytest.raises(semel.TaskFailed):
+            with pytest.raises(semel.ExecutionFailed):
                 await ctx.step(fn, retry=never)
 
     @app.workflow
@@ -154,7 +154,7 @@ async def test_a_task_that_runs_as_a_step_keeps_its_timeout_for_each_attempt(wor
 
     @app.workflow
     async def flow(ctx: semel.Context) -> str:
-        with pytest.raises(semel.TaskTimedOut, match=r"'hangs' timed out: ran longer than its timeout of 0.03 s"):
+        with pytest.raises(semel.ExecutionTimedOut, match=r"'hangs' timed out: ran longer than its timeout of 0.03 s"):
             await ctx.step(hangs)
         well: str = await ctx.step(hangs_once)
         return well

@@ -23,7 +23,7 @@ async def test_an_async_task_is_interrupted(world: World) -> None:
     async with world.worker(app):
         handle = await app.enqueue(slow)
         assert await ended(handle) == "timed_out"
-        with pytest.raises(semel.TaskTimedOut, match=r"ran longer than its timeout of 0\.03 s") as caught:
+        with pytest.raises(semel.ExecutionTimedOut, match=r"ran longer than its timeout of 0\.03 s") as caught:
             await handle.result(timeout="60s")
     assert caught.value.execution_id == handle.id
     assert seen == ["interrupted"]

@@ -33,7 +33,7 @@ async def heard(world: World, fn: Callable[[Any], object]) -> str:
     async def flow(ctx: semel.Context) -> str:
         try:
             return str(await ctx.transaction(fn))
-        except semel.TaskFailed as error:
+        except semel.ExecutionFailed as error:
             return f"{error.error_type}: {error.error_message}"
 
     @app.workflow
@@ -141,12 +141,12 @@ async def test_an_iterator_that_is_empty_is_a_failure_wherever_it_is_asked(world
         for fn in (step, async_step, waiting_step):
             try:
                 await ctx.step(fn)
-            except semel.TaskFailed as error:
+            except semel.ExecutionFailed as error:
                 types.append(error.error_type)
         for one in (task, async_task):
             try:
                 await ctx.execute_task(one)
-            except semel.TaskFailed as error:
+            except semel.ExecutionFailed as error:
                 types.append(error.error_type)
         return types
 

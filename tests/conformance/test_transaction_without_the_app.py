@@ -49,7 +49,7 @@ async def test_it_is_refused_and_the_app_goes_on(world: World, use: str) -> None
         heard = []
         try:
             await ctx.transaction(uses)
-        except semel.TaskFailed as error:
+        except semel.ExecutionFailed as error:
             heard = [error.error_type, error.error_message]
         await ctx.enqueue(task, task_id="t")
         return heard

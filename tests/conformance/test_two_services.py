@@ -76,7 +76,7 @@ async def test_a_workflow_does_not_ask_for_what_another_app_defines(world: World
 
     async with world.worker(services.billing):
         handle = await services.billing.start_workflow(bill, workflow_id="b")
-        with pytest.raises(semel.TaskFailed, match="belongs to another app"):
+        with pytest.raises(semel.ExecutionFailed, match="belongs to another app"):
             await handle.result("60s")
 
 

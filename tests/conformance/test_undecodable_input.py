@@ -63,7 +63,7 @@ async def test_it_fails_when_nobody_could_read_it_for_long_enough(world: World, 
         await world.advance("59m")
         assert (await handle.status()).live
         await world.advance("2m")
-        with pytest.raises(semel.TaskFailed, match=r"currency.*No worker could decode it for 1h"):
+        with pytest.raises(semel.ExecutionFailed, match=r"currency.*No worker could decode it for 1h"):
             await handle.result(timeout="60s")
     again = await deploy.new.enqueue(deploy.charge_in, "o-1", "USD", task_id="pay")
     assert not again.duplicate, "it failed, which frees its key"
@@ -74,7 +74,7 @@ async def test_it_fails_when_nobody_could_read_it_for_long_enough(world: World, 
 async def test_without_patience_it_fails_at_once(world: World, deploy: Deploy) -> None:
     handle = await deploy.new.enqueue(deploy.charge_in, "o-1", "USD")
     async with world.worker(deploy.old, decode_timeout=0):
-        with pytest.raises(semel.TaskFailed, match="currency"):
+        with pytest.raises(semel.ExecutionFailed, match="currency"):
             await handle.result(timeout="60s")
 
 
@@ -83,7 +83,7 @@ async def test_one_that_waits_can_be_cancelled(world: World, deploy: Deploy) -> 
     async with world.worker(deploy.old):
         await eventually(lambda: not_decoded(handle))
         await handle.cancel()
-        with pytest.raises(semel.TaskCancelled):
+        with pytest.raises(semel.ExecutionCancelled):
             await handle.result(timeout="60s")
 
 

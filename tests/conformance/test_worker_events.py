@@ -146,17 +146,17 @@ async def test_workflows_and_messages_tell_how_they_end(world: World, caplog: py
         end = ears.last(ENDED, "workflow")
         assert (end.name, end.key, end.execution, end.status) == ("order", "good", good.id, Status.COMPLETED)
         bad = await app.start_workflow(order, True, workflow_id="bad")
-        with pytest.raises(semel.TaskFailed) as caught:
+        with pytest.raises(semel.ExecutionFailed) as caught:
             await bad.result(timeout="60s")
         cart = app.entity(Cart, "c1")
         assert await cart.ask("add", 2, dedup_key="m1", timeout="60s") == 2
         assert await cart.ask("add", 2, dedup_key="m1", timeout="60s") == 2
-        with pytest.raises(semel.TaskFailed):
+        with pytest.raises(semel.ExecutionFailed):
             await cart.ask("add", -1, timeout="60s")
         await eventually(lambda: len(failures) == 3)
     by_kind = {failure.kind: failure for failure in failures}
     assert (by_kind["workflow"].name, by_kind["workflow"].key, by_kind["workflow"].id) == ("order", "bad", bad.id)
-    assert isinstance(by_kind["workflow"].exception, semel.TaskFailed)
+    assert isinstance(by_kind["workflow"].exception, semel.ExecutionFailed)
     assert isinstance(by_kind["task"].exception, ConnectionError)
     assert (by_kind["message"].name, by_kind["message"].key) == ("Cart.add", "Cart/c1")
     assert isinstance(by_kind["message"].exception, ValueError)
@@ -169,7 +169,7 @@ async def test_workflows_and_messages_tell_how_they_end(world: World, caplog: py
     assert any(line.startswith("workflow order 'good' completed in") for line in done)
     assert any(line.startswith("message Cart.add 'Cart/c1' completed in") for line in done)
     error = caught.value
-    assert (error.error_type, error.root_cause_type) == ("semel.TaskFailed", "ConnectionError")
+    assert (error.error_type, error.root_cause_type) == ("semel.ExecutionFailed", "ConnectionError")
     assert "in charge" in error.traceback
     assert "in order" in error.traceback
     assert "semel/flow" not in error.traceback

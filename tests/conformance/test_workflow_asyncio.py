@@ -85,7 +85,7 @@ async def groups(ctx: semel.Context, work: Any) -> Any:
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.sleep(3600 * 24 * 365))
             group.create_task(ctx.execute_task(work, -1))
-    except* semel.TaskFailed as failed:
+    except* semel.ExecutionFailed as failed:
         found.append(len(failed.exceptions))
     return found
 
@@ -128,7 +128,7 @@ async def shields(ctx: semel.Context, work: Any) -> Any:
 EXPECTED: dict[Code, Any] = {
     sleeps: True,
     gathers: [0, 1, 2, 3, 4, "slept"],
-    gathers_with_errors: [1, "TaskFailed"],
+    gathers_with_errors: [1, "ExecutionFailed"],
     waits_for_the_first: [1, 2, 3, 4, 5],
     takes_sets_in_the_same_order: list(range(20)),
     takes_them_as_they_complete: [0, 1, 2, 3, 4],

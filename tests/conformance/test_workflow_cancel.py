@@ -330,7 +330,7 @@ async def test_terminating_is_at_once(world: World, state: str) -> None:
         assert await handle.terminate("enough") is Status.CANCELLED
         execution = await handle.describe()
         assert (execution.status, execution.error.message) == ("cancelled", "enough")  # type: ignore[union-attr]
-        with pytest.raises(semel.TaskCancelled):
+        with pytest.raises(semel.ExecutionCancelled):
             await handle.result(timeout="60s")
         if state == "running":
             await eventually(lambda: not world._workers[0].busy)

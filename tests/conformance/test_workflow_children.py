@@ -62,7 +62,7 @@ async def test_one_that_it_cancels(world: World) -> None:
         await one.cancel()
         try:
             await one.result()
-        except semel.TaskCancelled:
+        except semel.ExecutionCancelled:
             return "cancelled"
         return ""
 
@@ -85,7 +85,7 @@ async def test_its_failure_is_raised_in_the_parent(world: World) -> None:
         for wait in (one.result, lambda: ctx.execute_workflow(child, workflow_id="d")):
             try:
                 await wait()
-            except semel.TaskFailed as error:
+            except semel.ExecutionFailed as error:
                 heard.append(f"{error.error_type}: {error.error_message}")
         return heard
 

@@ -213,7 +213,7 @@ async def test_nobody_else_acts_for_it(world: World) -> None:
 
         said = []
         for step in (publishes, throws_dice, asks, names):
-            with pytest.raises(semel.TaskFailed) as caught:
+            with pytest.raises(semel.ExecutionFailed) as caught:
                 await ctx.step(step)
             said.append(f"{caught.value.error_type} {caught.value.error_message}")
         await ctx.wait_signal("go")

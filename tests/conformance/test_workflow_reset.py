@@ -39,7 +39,7 @@ async def test_a_failed_one_goes_on_with_mended_code_from_before_its_failing_ste
     app, send = broken(world, first)
     async with world.worker(app):
         old = await app.start_workflow(send, "o-1", workflow_id="send-1")
-        with pytest.raises(semel.TaskFailed, match="no stamps"):
+        with pytest.raises(semel.ExecutionFailed, match="no stamps"):
             await old.result(timeout="60s")
     again: list[str] = []
     app, _ = broken(world, again, fixed=True)

@@ -207,7 +207,7 @@ async def test_the_error_of_a_joined_one_names_the_one_that_failed(world: World)
     async def flow(ctx: semel.Context, n: int) -> tuple[str, str]:
         try:
             await ctx.execute_task(work, task_id="shared")
-        except semel.TaskFailed as error:
+        except semel.ExecutionFailed as error:
             return error.execution_id, error.message
         return "", ""
 
@@ -325,6 +325,6 @@ async def test_a_workflow_that_asks_for_itself_is_told_so(world: World, verb: st
 
     async with world.worker(app):
         handle = await app.start_workflow(flow, verb, workflow_id="w")
-        with pytest.raises(semel.TaskFailed, match="this very workflow") as failed:
+        with pytest.raises(semel.ExecutionFailed, match="this very workflow") as failed:
             await handle.result("60s")
     assert failed.value.error_type == "semel.InvalidValue"

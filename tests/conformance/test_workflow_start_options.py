@@ -86,5 +86,5 @@ async def test_a_timeout(world: World) -> None:
         flow = await app.start_workflow(parent, workflow_id="parent")
         await begun.wait()
         await world.advance("6m")
-        with pytest.raises(semel.TaskFailed, match="timed out"):
+        with pytest.raises(semel.ExecutionFailed, match="timed out"):
             await flow.result(timeout="60s")

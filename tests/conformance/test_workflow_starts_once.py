@@ -133,7 +133,7 @@ async def test_one_that_failed_frees_its_id_and_shows_its_error(world: World) ->
 
     async with world.worker(app):
         first = await app.start_workflow(flow, workflow_id="k")
-        with pytest.raises(semel.TaskFailed, match="nothing there") as caught:
+        with pytest.raises(semel.ExecutionFailed, match="nothing there") as caught:
             await first.result(timeout="60s")
         assert caught.value.error_type == "LookupError"
         assert "raise LookupError" in caught.value.traceback

@@ -85,7 +85,7 @@ async def test_one_that_fails_is_tried_as_often_as_it_may(world: World) -> None:
         first = await ctx.step(flaky, 3, retry=semel.Retry(max_attempts=5, initial=0))
         try:
             await ctx.step(flaky, 100)
-        except semel.TaskFailed as error:
+        except semel.ExecutionFailed as error:
             return first, f"{error.error_type}: {error.error_message}"
         return first, ""
 
@@ -134,7 +134,7 @@ async def test_what_cannot_be_stored_is_an_error_of_the_step(world: World) -> No
     async def flow(ctx: semel.Context) -> str:
         try:
             await ctx.step(strange, retry=5)
-        except semel.TaskFailed as error:
+        except semel.ExecutionFailed as error:
             return error.error_type
         return ""
 
@@ -204,7 +204,7 @@ async def test_a_step_that_waits_has_one_task_from_its_first_line_on(world: Worl
     async def flow(ctx: semel.Context) -> str:
         try:
             await ctx.step(late)
-        except semel.TaskFailed as error:
+        except semel.ExecutionFailed as error:
             return f"{error.error_type}: {error.error_message}"
         return ""
 
@@ -228,7 +228,7 @@ async def test_leaving_python_in_a_step_ends_the_step_and_not_the_worker(world: 
         for fn in (leave, leave_too):
             try:
                 await ctx.step(fn)
-            except semel.TaskFailed as error:
+            except semel.ExecutionFailed as error:
                 heard.append(error.error_type)
         return heard
 
@@ -298,7 +298,7 @@ async def test_a_cancellation_of_its_own_is_an_error_like_any_other(world: World
         for fn in (awaits_a_cancelled_one, cancels_itself, raises_it):
             try:
                 await ctx.step(fn)
-            except semel.TaskFailed as error:
+            except semel.ExecutionFailed as error:
                 heard.append(error.error_type)
         return [*heard, await ctx.step(is_interrupted_once, retry=semel.Retry(max_attempts=2, initial=0))]
 

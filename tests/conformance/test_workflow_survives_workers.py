@@ -172,7 +172,7 @@ async def test_its_time_limit(world: World) -> None:
         handle = await waits(await app.start_workflow(flow, workflow_id="k"))
         await world.advance("61m")
         assert await ended(handle) == "timed_out"
-        with pytest.raises(semel.TaskTimedOut, match="3600 s"):
+        with pytest.raises(semel.ExecutionTimedOut, match="3600 s"):
             await handle.result(timeout="60s")
         other = await app.start_workflow(flow, workflow_id="k")
         assert not other.duplicate

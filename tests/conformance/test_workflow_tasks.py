@@ -84,11 +84,11 @@ async def test_its_errors_are_raised_in_the_workflow(world: World) -> None:
         for task in (fails, is_late, is_cancelled):
             try:
                 await ctx.execute_task(task, task_id=task.name)
-            except semel.TaskFailed as error:
+            except semel.ExecutionFailed as error:
                 heard.append(f"failed {error.error_type} {error.error_message}")
-            except semel.TaskTimedOut:
+            except semel.ExecutionTimedOut:
                 heard.append("timed out")
-            except semel.TaskCancelled:
+            except semel.ExecutionCancelled:
                 heard.append("cancelled")
         return heard
 
@@ -113,9 +113,9 @@ async def test_an_error_that_is_not_caught_fails_the_workflow(world: World) -> N
 
     async with world.worker(app):
         handle = await app.start_workflow(flow, workflow_id="k")
-        with pytest.raises(semel.TaskFailed, match="LookupError: gone") as caught:
+        with pytest.raises(semel.ExecutionFailed, match="LookupError: gone") as caught:
             await handle.result(timeout="60s")
-        assert caught.value.error_type == "semel.TaskFailed"
+        assert caught.value.error_type == "semel.ExecutionFailed"
 
 
 async def test_clients_and_workflows_share_a_key_and_all_wake(world: World) -> None:
@@ -204,7 +204,7 @@ async def test_a_failed_one_runs_again_under_its_key(world: World) -> None:
     async def flow(ctx: semel.Context) -> int:
         try:
             return await ctx.execute_task(work, task_id="t")
-        except semel.TaskFailed:
+        except semel.ExecutionFailed:
             return await ctx.execute_task(work, task_id="t")
 
     async with world.worker(app):

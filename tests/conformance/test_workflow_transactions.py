@@ -66,7 +66,7 @@ async def test_an_error_undoes_what_was_written_and_is_raised_in_the_workflow(wo
         for fn in (fails, twice, strange, leaves):
             try:
                 await ctx.transaction(fn)
-            except semel.TaskFailed as error:
+            except semel.ExecutionFailed as error:
                 heard.append(error.error_type.rpartition(".")[2])
         return heard
 
@@ -100,7 +100,7 @@ async def test_it_cannot_end_the_transaction_it_is_in(world: World, sql: str) ->
     async def flow(ctx: semel.Context) -> str:
         try:
             await ctx.transaction(cheats)
-        except semel.TaskFailed as error:
+        except semel.ExecutionFailed as error:
             return error.error_type
         return ""
 

@@ -26,7 +26,7 @@ async def test_a_message_that_comes_twice_counts_once(rewards: ModuleType) -> No
         assert [await ada.ask("add-points", 300, dedup_key=key, timeout="60s") for key in ("a", "b", "b")] == [
             300, 600, 600,
         ]  # fmt: skip
-        with pytest.raises(semel.TaskFailed, match="-5 points"):
+        with pytest.raises(semel.ExecutionFailed, match="-5 points"):
             await ada.ask("add-points", -5, timeout="60s")
         assert await ada.query("status") == "600 points, gold"
         await eventually(lambda: rewards.mails == ["ada is gold now"])

@@ -36,7 +36,7 @@ async def test_the_role_on_the_page_is_enough(postgres_server: Postgres) -> None
         assert (await app.enqueue(charge, "o-1", task_id="o-1")).id == handle.id
         assert await handle.result("60s") == "o-1"
         failed = await app.enqueue(fail, "o-1")
-        with pytest.raises(semel.TaskFailed):
+        with pytest.raises(semel.ExecutionFailed):
             await failed.result("60s")
         await app.redrive(failed.id)
         assert await (await app.enqueue(charge, "o-2", delay="1h")).cancel() == "cancelled"

@@ -53,7 +53,7 @@ async def test_it_is_recorded_once_and_leaves_nothing(sqlite_world: World, sql: 
     async def flow(ctx: semel.Context) -> str:
         try:
             return await ctx.transaction(ends)
-        except semel.TaskFailed as error:
+        except semel.ExecutionFailed as error:
             return error.error_message
 
     async with sqlite_world.worker(app):

@@ -77,7 +77,7 @@ class FlowShop(Shop):
             first = await ctx.transaction(self.pay, ctx.workflow_id)
             try:
                 await ctx.transaction(self._pay_and_fail, ctx.workflow_id)
-            except semel.TaskFailed:
+            except semel.ExecutionFailed:
                 second = "failed"
             return [first, second, await ctx.step(touch, "p", name="paid")]
 
@@ -115,7 +115,7 @@ class FlowShop(Shop):
             await ctx.start_workflow(child, "late", workflow_id=f"{ctx.workflow_id}.1", on_parent_close="cancel")
             try:
                 await ctx.execute_task(self.doomed, "d")
-            except semel.TaskFailed:
+            except semel.ExecutionFailed:
                 await ctx.step(touch, "f", name="noted")
                 raise
 

@@ -175,7 +175,7 @@ class Performer:
     async def _do(self, ctx: semel.Context, op: Op) -> Any:
         try:
             return await self._try(ctx, op)
-        except semel.TaskFailed:
+        except semel.ExecutionFailed:
             return FAILED
         except TimeoutError:
             return TIMED_OUT

@@ -192,7 +192,7 @@ async def test_a_result_that_a_stopping_worker_cannot_write_was_an_attempt(world
         weather.before = lambda statement: None
     async with world.worker(app):
         if attempts == 1:
-            with pytest.raises(semel.TaskFailed, match="WorkerLost"):
+            with pytest.raises(semel.ExecutionFailed, match="WorkerLost"):
                 await handle.result(timeout="60s")
         else:
             await handle.result(timeout="60s")

@@ -60,7 +60,7 @@ async def test_a_bad_value_is_refused_as_input_and_fails_as_result(world: World,
     assert await app.list() == []
     handle = await app.enqueue(make)
     async with world.worker(app):
-        with pytest.raises(semel.TaskFailed, match="NotEncodable"):
+        with pytest.raises(semel.ExecutionFailed, match="NotEncodable"):
             await handle.result(timeout="60s")
     assert len(runs) == 1
 
@@ -76,7 +76,7 @@ async def test_error_text_of_any_kind_can_be_stored(world: World) -> None:
     handles = [await app.enqueue(fail, n) for n in range(3)]
     async with world.worker(app):
         for handle in handles:
-            with pytest.raises(semel.TaskFailed, match="ValueError"):
+            with pytest.raises(semel.ExecutionFailed, match="ValueError"):
                 await handle.result(timeout="60s")
 
 

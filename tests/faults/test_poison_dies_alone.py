@@ -124,7 +124,7 @@ async def test_whatever_a_task_raises_is_its_own_failure(
 
     async with sqlite_world.worker(app) as worker:
         failed = await app.enqueue(app.tasks["bad"])
-        with pytest.raises(semel.TaskFailed, match=kind.__name__):
+        with pytest.raises(semel.ExecutionFailed, match=kind.__name__):
             await failed.result(timeout="60s")
         assert await (await app.enqueue(good)).result(timeout="60s") == "good"
         assert worker.healthy
@@ -196,7 +196,7 @@ async def test_an_oversized_result_fails_once_and_is_not_tried_again(world: Worl
 
     async with world.worker(app):
         handle = await app.enqueue(verbose)
-        with pytest.raises(semel.TaskFailed, match="PayloadTooLarge"):
+        with pytest.raises(semel.ExecutionFailed, match="PayloadTooLarge"):
             await handle.result(timeout="60s")
     assert len(runs) == 1
     with pytest.raises(semel.PayloadTooLarge):

@@ -239,7 +239,7 @@ def test_errors_of_commands_are_raised_where_they_are_awaited() -> None:
     async def code(ctx: semel.Context) -> str:
         try:
             await ctx.step(lambda: 1)
-        except semel.TaskFailed as error:
+        except semel.ExecutionFailed as error:
             return error.error_message
         return ""
 

@@ -19,11 +19,12 @@ TRACES = ("Traceback (most recent call last)", "  + Exception Group Traceback", 
 PUBLIC_ERRORS = {
     f"semel.{name}"
     for name in (
-        "ConfigError", "InvalidKey", "InvalidValue", "KeyConflict", "NotDecodable", "ResultExpired", "TaskFailed",
+        "ConfigError", "InvalidKey", "InvalidValue", "KeyConflict", "NotDecodable", "ResultExpired", "ExecutionFailed",
     )
 }  # fmt: skip
 """Errors that people import from `semel`: their names are the public face, wherever the classes live."""
 WORDS = {
+    "semel.TaskFailed": "what ExecutionFailed was called when the oldest of these were recorded; no class any more",
     "semel.WorkerLost": "the error of what its worker died of; no class",
     "semel.Terminated": "the error of what was ended from outside; no class",
     "semel.TimedOut": "the error type by which a cluster tells a timeout from a failure; no class",

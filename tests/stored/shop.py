@@ -186,7 +186,7 @@ async def family(ctx: semel.Context) -> list[str]:
     try:
         await ctx.execute_task(decline, "in a family", task_id="decline:family")
         caught = "nothing"
-    except semel.TaskFailed as error:
+    except semel.ExecutionFailed as error:
         caught = error.error_type
     try:
         await ctx.execute_task(charge, "o-1", 1, task_id="charge:o-1")

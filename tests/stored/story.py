@@ -208,7 +208,7 @@ async def entities(app: semel.App) -> None:
     assert await rest.ask("add", 100, "salary", dedup_key="k1", timeout="60s") == 100
     await rest.send("spend", 500, dedup_key="s1")
     await rest.send("add", 7, dedup_key="k1")  # refused: the key stands for another message
-    with pytest.raises(semel.TaskFailed):
+    with pytest.raises(semel.ExecutionFailed):
         await rest.ask("order", dedup_key="o1", timeout="60s")
     assert await rest.ask("add", 1, timeout="60s") == 101
     busy = app.entity(shop.Account, "busy")

@@ -59,16 +59,16 @@ async def test_duplicates_of_workflows_share_what_was_stored(world: RestoredWorl
 async def test_what_failed_frees_its_key_and_can_be_redriven(world: RestoredWorld) -> None:
     app = world.program()
     shop.MENDED.add("decline")
-    with pytest.raises(semel.TaskFailed, match="ValueError: declined o-1") as error:
+    with pytest.raises(semel.ExecutionFailed, match="ValueError: declined o-1") as error:
         await (await found(app, "decline:o-1")).result(timeout="5s")
     assert "raise ValueError" in error.value.traceback
-    with pytest.raises(semel.TaskTimedOut):
+    with pytest.raises(semel.ExecutionTimedOut):
         await (await found(app, "dawdle")).result(timeout="5s")
-    with pytest.raises(semel.TaskCancelled):
+    with pytest.raises(semel.ExecutionCancelled):
         await (await found(app, "note:cancelled")).result(timeout="5s")
-    with pytest.raises(semel.TaskFailed, match="too much for o-1"):
+    with pytest.raises(semel.ExecutionFailed, match="too much for o-1"):
         await (await found(app, "ask:o-1")).result(timeout="5s")
-    with pytest.raises(semel.TaskFailed, match="too much for a workflow"):
+    with pytest.raises(semel.ExecutionFailed, match="too much for a workflow"):
         await (await found(app, "refused", "workflow")).result(timeout="5s")
     async with world.worker(app, queues=["default"]):
         fresh = await app.enqueue(shop.decline, "o-1", task_id="decline:o-1")

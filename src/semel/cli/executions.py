@@ -155,11 +155,10 @@ async def explain(
     ] = None,
 ) -> Exit:
     """Explain what ran under a key, which duplicates did not and why, and until when the key is taken."""
-    explanations = [await app.explain(key, kind=one) for one in ([kind] if kind else Kind)]
-    known = [one for one in explanations if one.executions]
-    explained = known[0] if known else explanations[0]
-    for other in known[1:]:
-        note(f"A {other.kind} has the same key. See: semel explain {key} --kind {other.kind}")
+    explained = await app.explain(key, kind=kind)
+    for other in explained.other_kinds:
+        article = "An" if other == "entity" else "A"
+        note(f"{article} {other} has the same key. See: semel explain {key} --kind {other}")
     if out.as_json:
         out.data(explained)
     else:

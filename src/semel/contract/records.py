@@ -156,6 +156,8 @@ class Explanation:
     text: str = field(default="", compare=False)
     undelivered: Undelivered = Undelivered()
     """Of an entity: messages that failed or were refused; of a workflow: the last signal that was refused."""
+    other_kinds: tuple[str, ...] = ()
+    """Kinds that have an execution under this key too, when no kind was asked for."""
 
     def __str__(self) -> str:
         return self.text

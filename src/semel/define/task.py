@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
 
@@ -15,6 +15,7 @@ from semel.contract.durations import Duration
 from semel.contract.keys import KEY_LENGTH, check_name
 from semel.contract.rates import Rate, parse_rate
 from semel.contract.retry import Retry, retry_of
+from semel.define.options import RESERVED
 from semel.errors import DefinitionError, InvalidValue
 from semel.settings import optional_duration
 
@@ -23,10 +24,6 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 PRIORITY_BOUND = 1_000_000
-RESERVED = frozenset(
-    {"task_id", "workflow_id", "on_duplicate", "reuse", "priority", "delay", "run_at", "queue", "connection"}
-)
-"""Options of `enqueue`; a parameter of that name could never be given a value through it."""
 
 
 class Call(Struct, Generic[R_co], frozen=True):
@@ -116,6 +113,22 @@ class Task(Generic[P, R]):
             ) from error
         except (AttributeError, TypeError):
             return  # "{order.id}" needs the real argument; it is checked when one is enqueued
+
+
+class AsyncTask(Task[P, R]):
+    """A task whose function is an `async def`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        run: Coroutine[Any, Any, R] = self.fn(*args, **kwargs)
+        return run
+
+
+class SyncTask(Task[P, R]):
+    """A task whose function is a plain `def`; a worker runs it in a thread."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self.fn(*args, **kwargs)
+        return result
 
 
 def check_priority(priority: Any) -> int:

@@ -13,7 +13,8 @@ from semel.codec import Shape
 from semel.contract.durations import Duration
 from semel.contract.keys import KEY_LENGTH, check_name
 from semel.contract.retry import Retry
-from semel.define.task import RESERVED, check_priority
+from semel.define.options import RESERVED_IN_WORKFLOWS
+from semel.define.task import check_priority
 from semel.errors import DefinitionError, InvalidValue
 from semel.settings import optional_duration
 
@@ -26,7 +27,6 @@ R_co = TypeVar("R_co", covariant=True)
 
 CRASHES_BORNE = 10
 """A workflow whose worker died this often in one go, without ever coming to rest, is given up."""
-OPTIONS = RESERVED | {"on_parent_close", "search_attributes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,17 @@ class Workflow(Generic[P, R]):
     keyed: ClassVar[bool] = False
 
     def __init__(
-        self, fn: Callable[..., Coroutine[Any, Any, R]], *, name: str | None, queue: str, priority: int,
-        timeout: Duration | None, retention: Duration | None, dedup_window: Duration | None, version: int,
-    ) -> None:  # fmt: skip
+        self,
+        fn: Callable[..., Coroutine[Any, Any, R]],
+        *,
+        name: str | None,
+        queue: str,
+        priority: int,
+        timeout: Duration | None,
+        retention: Duration | None,
+        dedup_window: Duration | None,
+        version: int,
+    ) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise DefinitionError(f"{fn!r} cannot be a workflow: decorate an `async def` with ctx as first parameter.")
         self.fn = fn
@@ -73,8 +81,8 @@ class Workflow(Generic[P, R]):
         """Options with which it was asked for lately: what was given to what it comes to."""
         functools.update_wrapper(self, fn)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, R]:
-        return self.fn(*args, **kwargs)
+    def __call__(self, ctx: Any, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        return self.fn(ctx, *args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<workflow {self.name!r} version {self.version} on queue {self.queue!r}>"
@@ -99,14 +107,13 @@ class Workflow(Generic[P, R]):
 
 def _refuse_what_cannot_run(fn: Callable[..., Any], name: str) -> None:
     parameters = list(inspect.signature(fn).parameters.values())
-    if not parameters or parameters[0].kind not in (
-        inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    ):  # fmt: skip
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if not parameters or parameters[0].kind not in by_position:
         raise DefinitionError(f"workflow {name!r} takes no context: write `async def {name}(ctx: semel.Context, …)`.")
     if parameters[0].name == "self":
         raise DefinitionError(f"workflow {name!r} is a method: decorate a function at module level.")
     for parameter in parameters[1:]:
-        if parameter.name in OPTIONS:
+        if parameter.name in RESERVED_IN_WORKFLOWS:
             raise DefinitionError(
                 f"workflow {name!r} has a parameter {parameter.name!r}, which is an option of start_workflow(): "
                 f"rename the parameter, for instance to 'the_{parameter.name}'."

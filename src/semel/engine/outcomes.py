@@ -11,7 +11,15 @@ from typing import Final
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.engine.protocol import Outcome
-from semel.errors import ResultExpired, SemelError, TaskCancelled, TaskFailed, TaskTimedOut, phrase, type_name
+from semel.errors import (
+    ExecutionCancelled,
+    ExecutionFailed,
+    ExecutionTimedOut,
+    ResultExpired,
+    SemelError,
+    phrase,
+    type_name,
+)
 
 LONGEST_MESSAGE: Final = 10_000
 LONGEST_TRACEBACK: Final = 50_000
@@ -34,11 +42,11 @@ def failure(id: str, name: str, outcome: Outcome) -> SemelError:
             execution_id=id,
         )
     if outcome.status is Status.CANCELLED:
-        return TaskCancelled(f"execution {id} of {name!r} was cancelled.", execution_id=id)
+        return ExecutionCancelled(f"execution {id} of {name!r} was cancelled.", execution_id=id)
     message = phrase(error or "no error was recorded")
     if outcome.status is Status.TIMED_OUT:
-        return TaskTimedOut(f"execution {id} of {name!r} timed out: {message}.", execution_id=id)
-    return TaskFailed(
+        return ExecutionTimedOut(f"execution {id} of {name!r} timed out: {message}.", execution_id=id)
+    return ExecutionFailed(
         f"execution {id} of {name!r} failed: {message}. Run it again with: semel redrive {id}",
         execution_id=id,
         error_type=error.type if error else "",
@@ -90,7 +98,7 @@ def describe_timeout(error: BaseException, timeout: timedelta) -> ErrorInfo:
 def _root_cause_type(error: BaseException) -> str:
     """The type of the exception that the chain of causes began with; it goes on where a remote execution failed."""
     for _ in range(MOST_CAUSES):
-        if isinstance(error, TaskFailed):
+        if isinstance(error, ExecutionFailed):
             return error.root_cause_type or type_name(type(error))
         alone = error.exceptions[0] if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1 else None
         cause = error.__cause__ or alone or (None if error.__suppress_context__ else error.__context__)

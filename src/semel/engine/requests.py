@@ -30,7 +30,7 @@ MOST_OPTIONS: Final = 100
 
 def request(
     settings: Settings, task: Task[..., Any] | Call[Any], args: tuple[Any, ...], kwargs: dict[str, Any], *,
-    task_id: str | None, on_duplicate: str = "return", reuse: str = "failed_only", priority: int | None = None,
+    task_id: str | None = None, on_duplicate: str = "return", reuse: str = "failed_only", priority: int | None = None,
     delay: Duration | None = None, run_at: datetime | None = None, queue: str | None = None,
 ) -> StartRequest:  # fmt: skip
     """A request for one execution of a task."""

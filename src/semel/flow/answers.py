@@ -11,13 +11,13 @@ from semel.engine.outcomes import failure
 from semel.engine.protocol import Outcome
 from semel.errors import (
     ConfigError,
+    ExecutionFailed,
+    ExecutionTimedOut,
     InvalidKey,
     InvalidValue,
     NonDeterminism,
     NotDecodable,
     SemelError,
-    TaskFailed,
-    TaskTimedOut,
     phrase,
 )
 from semel.flow.commands import IN_PLACE, Command
@@ -86,11 +86,11 @@ def _unreadable(command: Command, error: NotDecodable) -> NonDeterminism:
     )  # fmt: skip
 
 
-def _step_failed(command: Command, status: str, error: ErrorInfo, workflow: str) -> TaskFailed | TaskTimedOut:
+def _step_failed(command: Command, status: str, error: ErrorInfo, workflow: str) -> ExecutionFailed | ExecutionTimedOut:
     """A step is no execution of its own, so that there is nothing to redrive."""
     if status == Status.TIMED_OUT:
-        return TaskTimedOut(f"step {command.name!r} timed out: {phrase(error.message)}.", execution_id=workflow)
-    return TaskFailed(
+        return ExecutionTimedOut(f"step {command.name!r} timed out: {phrase(error.message)}.", execution_id=workflow)
+    return ExecutionFailed(
         f"step {command.name!r} failed: {phrase(error)}.",
         execution_id=workflow,
         error_type=error.type,

@@ -5,17 +5,35 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Coroutine, Iterator, MutableMapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    TypeVarTuple,
+    Unpack,
+    overload,
+)
 
 from semel.codec import PUBLISH_DATA, SEND_DATA, encode
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_attribute, check_key, check_name
 from semel.contract.keys import effect_key as make_effect_key
 from semel.contract.lifecycle import Status
-from semel.contract.retry import Retry
 from semel.contract.times import from_micros
+from semel.define.options import (
+    ChildTaskOptions,
+    ChildWorkflowOptions,
+    OnClose,
+    StepOptions,
+    refuse_missing,
+    split_options,
+)
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.engine.requests import request, workflow_request
@@ -33,7 +51,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-OnClose = Literal["abandon", "cancel", "terminate"]
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 
 
 class Context:
@@ -94,78 +113,96 @@ class Context:
         await asyncio.sleep(parse_duration(duration, "duration").total_seconds())
 
     @overload
-    async def execute_task(
-        self, call: Call[R], /, *, task_id: str | None = None, priority: int | None = None,
-        delay: Duration | None = None, queue: str | None = None,
-    ) -> R: ...  # fmt: skip
+    async def execute_task(self, call: Call[R], /, **options: Unpack[ChildTaskOptions]) -> R: ...
 
     @overload
     async def execute_task(
-        self, task: Task[..., R], /, *args: Any, task_id: str | None = None, priority: int | None = None,
-        delay: Duration | None = None, queue: str | None = None, **kwargs: Any,
-    ) -> R: ...  # fmt: skip
+        self, task: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, **options: Unpack[ChildTaskOptions]
+    ) -> R: ...
 
-    async def execute_task(
-        self, task: Task[..., Any] | Call[Any], /, *args: Any, task_id: str | None = None,
-        priority: int | None = None, delay: Duration | None = None, queue: str | None = None, **kwargs: Any,
-    ) -> Any:  # fmt: skip
-        """Run a task on its own queue and wait for its result; TaskFailed and its kin if it did not complete.
+    @overload
+    async def execute_task(self, task: Callable[[*Ts], R], /, *args: *Ts, **options: Unpack[ChildTaskOptions]) -> R: ...
 
-        With a `task_id` it shares the one execution that anyone else asks for under it.
+    async def execute_task(self, task: Any, /, *args: object, **options: Unpack[ChildTaskOptions]) -> Any:
+        """Run a task on its own queue and wait for its result; ExecutionFailed and its kin if it did not complete.
+
+        Arguments are given by position, options by keyword; `charge.call(…)` takes arguments by name. With a `task_id`
+        it shares the one execution that anyone else asks for under it.
         """
-        instance = self._instance
-        self._refuse_foreign(Kind.TASK, task)
-        start = request(
-            instance.settings, task, args, kwargs, task_id=task_id, priority=priority, delay=delay, queue=queue
-        )
-        instance.check_start(Kind.TASK, start)
-        shape = task.task.shape if isinstance(task, Call) else task.shape
-        if task_id is None:
-            start.root = self._occurrence(start.options.name)
-        command = Command(
-            Kind.TASK, start.options.name, mark_of(start), ref=start.id, start=start,
-            read=shape.decode_result,
-        )  # fmt: skip
-        return await instance.ask(command)
+        command = self._task(Kind.TASK, task, args, options)
+        command.read = (task.task if isinstance(task, Call) else task).shape.decode_result
+        return await self._instance.ask(command)
 
+    @overload
+    async def enqueue(self, call: Call[Any], /, **options: Unpack[ChildTaskOptions]) -> None: ...
+
+    @overload
     async def enqueue(
-        self, task: Task[..., Any] | Call[Any], /, *args: Any, task_id: str | None = None,
-        priority: int | None = None, delay: Duration | None = None, queue: str | None = None, **kwargs: Any,
-    ) -> None:  # fmt: skip
-        """Have a task run, and do not wait for it. It is committed together with what this code did before."""
-        instance = self._instance
-        self._refuse_foreign(Kind.ENQUEUE, task)
-        start = request(
-            instance.settings, task, args, kwargs, task_id=task_id, priority=priority, delay=delay, queue=queue
-        )
-        instance.check_start(Kind.ENQUEUE, start)
-        if task_id is None:
-            start.root = self._occurrence(start.options.name)
-        command = Command(Kind.ENQUEUE, start.options.name, mark_of(start), ref=start.id, start=start)
-        await instance.ask(command)
+        self, task: Callable[[*Ts], object], /, *args: *Ts, **options: Unpack[ChildTaskOptions]
+    ) -> None: ...
 
+    async def enqueue(self, task: Any, /, *args: object, **options: Unpack[ChildTaskOptions]) -> None:
+        """Have a task run, and do not wait for it. It is committed together with what this code did before."""
+        await self._instance.ask(self._task(Kind.ENQUEUE, task, args, options))
+
+    def _task(self, kind: Kind, task: Any, args: tuple[object, ...], options: ChildTaskOptions) -> Command:
+        options, by_name = split_options(options, ChildTaskOptions)
+        self._refuse_foreign(kind, task)
+        start = request(self._instance.settings, task, args, by_name, **options)
+        self._instance.check_start(kind, start)
+        if start.key is None:
+            start.root = self._occurrence(start.options.name)
+        return Command(kind, start.options.name, mark_of(start), ref=start.id, start=start)
+
+    @overload
     async def step(
-        self, fn: Callable[..., Any], /, *args: Any, name: str | None = None, retry: Retry | int | None = None,
-        **kwargs: Any,
-    ) -> Any:  # fmt: skip
+        self, fn: Callable[[*Ts], Coroutine[Any, Any, R]], /, *args: *Ts, **options: Unpack[StepOptions]
+    ) -> R: ...
+
+    @overload
+    async def step(self, fn: Callable[[*Ts], R], /, *args: *Ts, **options: Unpack[StepOptions]) -> R: ...
+
+    @overload
+    async def step(self, fn: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    async def step(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    async def step(self, fn: Any, /, *args: object, **given: Any) -> Any:
         """Run a function here and now, and record its result: for small things. What is recorded never runs again."""
-        command = step_of(Kind.STEP, fn, args, kwargs, name, retry, self._instance.settings.max_payload)
+        name, retry = given.pop("name", None), given.pop("retry", None)
+        command = step_of(Kind.STEP, fn, args, given, name, retry, self._instance.settings.max_payload)
         command.effect = self._occurrence(command.name)
         return await self._instance.ask(command)
 
-    async def transaction(self, fn: Callable[..., R], /, *args: Any, name: str | None = None, **kwargs: Any) -> R:
+    @overload
+    async def transaction(self, fn: Callable[[Any, *Ts], R], /, *args: *Ts, name: str | None = None) -> R: ...
+
+    @overload
+    async def transaction(self, fn: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    async def transaction(self, fn: Any, /, *args: object, **given: Any) -> Any:
         """Run `fn(tx, …)` in the engine's own database, in the transaction that records its result: exactly once.
 
         `fn` is a plain function; `tx.execute("insert … values ($1)", value)` gives rows. If it raises, its writes are
         rolled back and the error is recorded.
         """
-        command = step_of(Kind.TRANSACTION, fn, args, kwargs, name, None, self._instance.settings.max_payload)
+        name = given.pop("name", None)
+        command = step_of(Kind.TRANSACTION, fn, args, given, name, None, self._instance.settings.max_payload)
         command.effect = self._occurrence(command.name)
-        result: R = await self._instance.ask(command)
-        return result
+        return await self._instance.ask(command)
+
+    @overload
+    async def wait_signal(self, name: str, timeout: Duration | None = None, *, type: type[R]) -> R: ...
+
+    @overload
+    async def wait_signal(self, name: str, timeout: Duration | None = None, *, type: Any = Any) -> Any: ...
 
     async def wait_signal(self, name: str, timeout: Duration | None = None, *, type: Any = Any) -> Any:
-        """The next signal of that name, in the order in which they came; TimeoutError when `timeout` is over first."""
+        """The next signal of that name, in the order in which they came; TimeoutError when `timeout` is over first.
+
+        With `type=Approval` the payload is read as that type.
+        """
         command = Command(Kind.SIGNAL, check_name(name, "signal name"), read=reader_of(type))
         if timeout is None:
             return await self._instance.ask(command)
@@ -173,55 +210,62 @@ class Context:
             return await self._instance.ask(command)
 
     @overload
-    async def start_workflow(
-        self, call: WorkflowCall[R], /, *, workflow_id: str, on_parent_close: OnClose = "abandon",
-        queue: str | None = None,
-    ) -> Child[R]: ...  # fmt: skip
+    async def start_workflow(self, call: WorkflowCall[R], /, **options: Unpack[ChildWorkflowOptions]) -> Child[R]: ...
 
     @overload
     async def start_workflow(
-        self, workflow: Workflow[..., R], /, *args: Any, workflow_id: str, on_parent_close: OnClose = "abandon",
-        queue: str | None = None, **kwargs: Any,
-    ) -> Child[R]: ...  # fmt: skip
+        self,
+        workflow: Callable[[Context, *Ts], Coroutine[Any, Any, R]],
+        /,
+        *args: *Ts,
+        **options: Unpack[ChildWorkflowOptions],
+    ) -> Child[R]: ...
 
     async def start_workflow(
-        self, workflow: Workflow[..., Any] | WorkflowCall[Any], /, *args: Any, workflow_id: str,
-        on_parent_close: OnClose = "abandon", queue: str | None = None, **kwargs: Any,
-    ) -> Child[Any]:  # fmt: skip
-        """Start a child and go on; `on_parent_close` says what becomes of it when this workflow ends first."""
-        command = self._child(workflow, args, kwargs, workflow_id, on_parent_close, queue)
+        self, workflow: Any, /, *args: object, **options: Unpack[ChildWorkflowOptions]
+    ) -> Child[Any]:
+        """Start a child and go on; `on_parent_close` says what becomes of it when this workflow ends first.
+
+        Without it the child goes on: "abandon".
+        """
+        command = self._child("start_workflow", workflow, args, options, "abandon")
         command.waits = False
         id_: str = await self._instance.ask(command)
-        return Child(self._instance, id_, workflow_id, command)
+        return Child(self._instance, id_, options["workflow_id"], command)
+
+    @overload
+    async def execute_workflow(self, call: WorkflowCall[R], /, **options: Unpack[ChildWorkflowOptions]) -> R: ...
 
     @overload
     async def execute_workflow(
-        self, call: WorkflowCall[R], /, *, workflow_id: str, on_parent_close: OnClose = "cancel",
-        queue: str | None = None,
-    ) -> R: ...  # fmt: skip
+        self,
+        workflow: Callable[[Context, *Ts], Coroutine[Any, Any, R]],
+        /,
+        *args: *Ts,
+        **options: Unpack[ChildWorkflowOptions],
+    ) -> R: ...
 
-    @overload
-    async def execute_workflow(
-        self, workflow: Workflow[..., R], /, *args: Any, workflow_id: str, on_parent_close: OnClose = "cancel",
-        queue: str | None = None, **kwargs: Any,
-    ) -> R: ...  # fmt: skip
-
-    async def execute_workflow(
-        self, workflow: Workflow[..., Any] | WorkflowCall[Any], /, *args: Any, workflow_id: str,
-        on_parent_close: OnClose = "cancel", queue: str | None = None, **kwargs: Any,
-    ) -> Any:  # fmt: skip
-        """Start a child and wait for its result."""
-        return await self._instance.ask(self._child(workflow, args, kwargs, workflow_id, on_parent_close, queue))
+    async def execute_workflow(self, workflow: Any, /, *args: object, **options: Unpack[ChildWorkflowOptions]) -> Any:
+        """Start a child and wait for its result. Without `on_parent_close` it is cancelled when this one ends first."""
+        return await self._instance.ask(self._child("execute_workflow", workflow, args, options, "cancel"))
 
     def _child(
-        self, workflow: Workflow[..., Any] | WorkflowCall[Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-        workflow_id: str, on_close: OnClose, queue: str | None,
-    ) -> Command:  # fmt: skip
+        self, verb: str, workflow: Any, args: tuple[object, ...], options: ChildWorkflowOptions, default: OnClose
+    ) -> Command:
+        refuse_missing(f"ctx.{verb}", options)
+        options, by_name = split_options(options, ChildWorkflowOptions)
+        workflow_id, on_close = options["workflow_id"], options.get("on_parent_close", default)
         if on_close not in ("abandon", "cancel", "terminate"):
             raise InvalidValue(f"on_parent_close={on_close!r}: use 'abandon', 'cancel' or 'terminate'.")
         self._refuse_foreign(Kind.WORKFLOW, workflow)
         start = workflow_request(
-            self._instance.settings, workflow, args, kwargs, workflow_id=workflow_id, queue=queue, old=True
+            self._instance.settings,
+            workflow,
+            args,
+            by_name,
+            workflow_id=workflow_id,
+            queue=options.get("queue"),
+            old=True,
         )
         self._refuse_itself(workflow_id, start.options.name)
         self._instance.check_start(Kind.WORKFLOW, start)
@@ -230,9 +274,14 @@ class Context:
         if meant.newest is not meant and not self._instance.recorded(Kind.WORKFLOW, meant.name):
             meant.refuse_if_old()
         return Command(
-            Kind.WORKFLOW, start.options.name, mark_of(start), ref=start.id, start=start,
-            on_close=on_close, read=meant.shape.decode_result,
-        )  # fmt: skip
+            Kind.WORKFLOW,
+            start.options.name,
+            mark_of(start),
+            ref=start.id,
+            start=start,
+            on_close=on_close,
+            read=meant.shape.decode_result,
+        )
 
     def _refuse_foreign(self, kind: Kind, asked: object) -> None:
         """InvalidValue: a function of another app than that of this workflow."""

@@ -97,11 +97,11 @@ async def test_a_failed_one_frees_its_id_and_can_be_redriven(cluster: TemporalWo
     app = cluster.app()
     async with their_worker(await cluster.client()):
         first = await provision(app, {"name": "bad"}, 2)
-        with pytest.raises(semel.TaskFailed, match="there is such a schema") as failed:
+        with pytest.raises(semel.ExecutionFailed, match="there is such a schema") as failed:
             await first.result(timeout=SOON)
         assert failed.value.error_type == "SchemaExists"
         second = await app.redrive(first.id)
-        with pytest.raises(semel.TaskFailed, match="there is such a schema"):
+        with pytest.raises(semel.ExecutionFailed, match="there is such a schema"):
             await second.result(timeout=SOON)
         third = await provision(app, {"name": "good"}, 2)
         assert (await third.result(timeout=SOON))["schema"] == "schema_good"
@@ -122,7 +122,7 @@ async def test_it_can_be_signalled_cancelled_and_terminated(cluster: TemporalWor
             await handle.signal("close")
         stopped = await waits(await provision(app, ACME, 1, True, workflow_id="t-2"))
         assert await stopped.cancel() is semel.Status.RUNNING
-        with pytest.raises(semel.TaskCancelled):
+        with pytest.raises(semel.ExecutionCancelled):
             await stopped.result(timeout=SOON)
         ended = await waits(await provision(app, ACME, 1, True, workflow_id="t-3"))
         assert await ended.terminate("enough") is semel.Status.CANCELLED

@@ -91,7 +91,7 @@ async def test_nothing_can_be_read_in_the_cluster(cluster: TemporalWorld) -> Non
         await eventually(published)
         await handle.signal("more", SECRET, dedup_key="k")
         assert await handle.result(timeout=SOON) == SECRET * 2
-        with pytest.raises(semel.TaskFailed, match=SECRET):
+        with pytest.raises(semel.ExecutionFailed, match=SECRET):
             await (await app.start_workflow(fails, SECRET, workflow_id="f")).result(timeout=SOON)
         assert await app.entity(box, "b").ask("put", SECRET, timeout=SOON) == SECRET
         doomed = await app.enqueue(charge, SECRET + "!", task_id="d")

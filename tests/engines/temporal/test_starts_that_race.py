@@ -53,7 +53,7 @@ async def test_a_failed_one_is_followed_by_one(world: TemporalWorld) -> None:
     app = app_with(world, runs, fails=True)
     handle = await app.enqueue(app.tasks["work"], 1, task_id="k")
     async with world.worker(app):
-        with pytest.raises(semel.TaskFailed):
+        with pytest.raises(semel.ExecutionFailed):
             await handle.result(timeout="60s")
     apps = [app_with(world, runs) for _ in range(4)]
     for one in apps:
@@ -75,7 +75,7 @@ async def test_a_failed_one_is_followed_by_one_even_while_it_completes(world: Te
     app = app_with(world, runs, fails=True)
     handle = await app.enqueue(app.tasks["work"], 1, task_id="k")
     async with world.worker(app):
-        with pytest.raises(semel.TaskFailed):
+        with pytest.raises(semel.ExecutionFailed):
             await handle.result(timeout="60s")
     apps = [app_with(world, runs) for _ in range(4)]
     async with world.worker(apps[0]):
@@ -90,7 +90,7 @@ async def test_who_asks_for_something_else_at_the_same_time_is_told(world: Tempo
     app = app_with(world, runs, fails=True)
     handle = await app.enqueue(app.tasks["work"], 1, task_id="k")
     async with world.worker(app):
-        with pytest.raises(semel.TaskFailed):
+        with pytest.raises(semel.ExecutionFailed):
             await handle.result(timeout="60s")
     apps = [app_with(world, runs) for _ in range(4)]
     calls = [apps[n % 4].enqueue(apps[n % 4].tasks["work"], n, task_id="k") for n in range(MANY)]

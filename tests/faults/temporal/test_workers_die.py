@@ -55,7 +55,7 @@ async def test_a_task_that_ends_its_process_is_dead_after_its_attempts_and_harms
                 assert await process.ended() == 13
         with worker(place, *LEASE) as process:
             assert await (await app.enqueue(kitchen.chop, "o")).result(timeout="100s") == "o"
-            with pytest.raises(semel.TaskFailed, match="the worker died or went silent while running this task"):
+            with pytest.raises(semel.ExecutionFailed, match="the worker died or went silent while running this task"):
                 await poison.result(timeout="100s")
             told = f"task poison 'bad' failed (execution {poison.id}, attempt 2): semel.WorkerLost: "
             await eventually(lambda: told in process.said())
