@@ -21,7 +21,7 @@ from temporalio.worker import Worker
 import semel
 from bench import temporal_sdk as sdk
 from bench.measure import Arguments, Stopwatch, arguments, callers, clock, emit_median
-from semel.engines.temporal.connecting import connect, parse
+from semel.engines.temporal.connect import connect, parse
 
 ARGS = arguments()
 os.environ["SEMEL_URL"] = ARGS.url  # the sandbox imports the flows, and their app, again and again

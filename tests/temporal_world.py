@@ -18,10 +18,10 @@ import semel
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.times import micros
 from semel.engines.temporal.cluster_time import read_times_with
-from semel.engines.temporal.migrating import migrate
+from semel.engines.temporal.entity_history import keys_in
+from semel.engines.temporal.executions import Reader
+from semel.engines.temporal.namespace import migrate
 from semel.engines.temporal.parking import POKE
-from semel.engines.temporal.reading import Reader
-from semel.engines.temporal.resting import keys_in
 from tests.world import SOON, World, eventually
 
 SEEN_WITHIN = 0.15

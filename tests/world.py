@@ -14,7 +14,7 @@ import asyncpg
 
 import semel
 from semel.contract.durations import Duration, parse_duration
-from semel.engines.journal.leasing import Reachability
+from semel.engines.journal.leases import Reachability
 from semel.engines.journal.worker import JournalWorker
 from semel.engines.sqlite.driver import choose_driver
 

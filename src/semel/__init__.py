@@ -56,7 +56,7 @@ if typing.TYPE_CHECKING:
     from semel.define.workflow import Workflow, WorkflowCall
     from semel.engine.events import Failure, WorkerEvent, WorkerEventType
     from semel.engine.protocol import Observer, Replayed
-    from semel.entities import Ref
+    from semel.entity_ref import Ref
     from semel.flow.context import Child, Context, EntityContext
     from semel.flow.history import Event
     from semel.handle import Handle
@@ -76,7 +76,7 @@ else:
         "Failure": "semel.engine.events",
         "Handle": "semel.handle",
         "Observer": "semel.engine.protocol",
-        "Ref": "semel.entities",
+        "Ref": "semel.entity_ref",
         "Replayed": "semel.engine.protocol",
         "Running": "semel.define.context",
         "SyncTask": "semel.define.task",

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, overload
 from weakref import WeakKeyDictionary
 
-from semel.admitting import Batch, handle_of, refusal
 from semel.codec import encode
 from semel.contract.decision import Reuse
 from semel.contract.durations import Duration
@@ -32,9 +31,8 @@ from semel.define.options import (
 )
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
-from semel.defining import Definitions
+from semel.definitions import Definitions
 from semel.engine.ids import new_id
-from semel.engine.inside import refuse_inside
 from semel.engine.observed import observed
 from semel.engine.protocol import (
     Engine,
@@ -49,19 +47,20 @@ from semel.engine.protocol import (
     WorkerState,
 )
 from semel.engine.requests import foreign_request, request, workflow_request
-from semel.engine.service import describe_unserved, is_unserved, unserved
+from semel.engine.served_functions import describe_unserved, is_unserved, unserved
 from semel.engine.start_request import RunOptions, StartRequest
-from semel.engines.opening import Opener
-from semel.engines.temporal.locating import located
-from semel.entities import CRASHES_BORNE, Ref
+from semel.engine.transaction_guard import refuse_inside
+from semel.engines.factory import Opener
+from semel.engines.temporal.url import located
+from semel.entity_ref import CRASHES_BORNE, Ref
 from semel.errors import EngineError, InvalidValue, NotFound, NotRedrivable
-from semel.flow import recording
+from semel.flow import history_file
 from semel.flow.context import Context
+from semel.flow.entity_messages import REDRIVE
 from semel.flow.guard import refuse_app
-from semel.flow.replaying import try_replay
-from semel.flow.seen import REDRIVE
-from semel.handle import Handle
-from semel.recorded import own_flows, without_code
+from semel.flow.replay import try_replay
+from semel.handle import Batch, Handle, handle_of, refusal
+from semel.replay import own_flows, without_code
 from semel.runtime.events import Events
 from semel.runtime.failure_hook import OnFailure
 from semel.runtime.loop_watch import LoopWatch
@@ -314,7 +313,7 @@ class App(Definitions):
 
         For tests: `assert app.replay_history(path.read_text()).ok`. InvalidValue: the text is no history.
         """
-        return try_replay(self.tasks, self.settings, recording.load(text))
+        return try_replay(self.tasks, self.settings, history_file.load(text))
 
     async def redrive(self, id: str) -> Handle[Any]:
         """Run a failed, cancelled or timed-out task or workflow again, as a new execution; the old one stays."""

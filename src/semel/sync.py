@@ -14,17 +14,17 @@ from semel.contract.records import Execution, Explanation, FailedMessage
 from semel.define.options import StartOptions, TaskOptions, WorkflowOptions
 from semel.define.task import Call
 from semel.define.workflow import WorkflowCall
-from semel.engine.inside import refuse_inside
 from semel.engine.protocol import Replayed
+from semel.engine.transaction_guard import refuse_inside
 from semel.flow.context import Context, EntityContext
 from semel.flow.guard import refuse_app
 from semel.flow.history import Event
 from semel.handle import Handle
 
 if TYPE_CHECKING:
-    from semel.admitting import Batch
     from semel.app import App
-    from semel.entities import Ref
+    from semel.entity_ref import Ref
+    from semel.handle import Batch
 
 T = TypeVar("T")
 R = TypeVar("R")

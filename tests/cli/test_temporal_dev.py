@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from semel.engines.temporal.connecting import connect, parse
-from semel.engines.temporal.migrating import check
+from semel.engines.temporal.connect import connect, parse
+from semel.engines.temporal.namespace import check
 from semel.settings import TemporalSettings
 from semel.testing import temporal_server as room
 from semel.testing.temporal_server import TemporalServer, free_port, run

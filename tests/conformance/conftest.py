@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.server import Postgres
-from semel.engines.opening import POSTGRES, SQLITE
+from semel.engines.factory import POSTGRES, SQLITE
 from semel.engines.temporal.engine import TEMPORAL
 from tests.conftest import new_world
 from tests.world import World

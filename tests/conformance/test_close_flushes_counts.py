@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import semel
-from semel.engines.journal.admission import count_duplicates
+from semel.engines.journal.admissions import count_duplicates
 from semel.engines.journal.engine import JournalEngine
 from tests.world import SOON, World, eventually
 

@@ -6,7 +6,7 @@ import pytest
 
 import semel
 from semel.engine.protocol import Finding
-from semel.engine.service import PATIENCE
+from semel.engine.served_functions import PATIENCE
 from tests.world import World
 
 
@@ -105,7 +105,7 @@ class Time:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now = 1000.0
-        monkeypatch.setattr("semel.engine.service.monotonic", lambda: self._now)
+        monkeypatch.setattr("semel.engine.served_functions.monotonic", lambda: self._now)
 
     def passes(self, seconds: float) -> None:
         self._now += seconds

@@ -27,7 +27,7 @@ async def test_every_verb_is_told(world: World) -> None:
         assert await handle.result(timeout="60s") == "done"
     await app.find("k")
     await app.list()
-    await app.explain("k")
+    await app.explain("k", kind="task")
     verbs = [verb for verb, _, _ in ears.heard]
     assert verbs == ["start", "outcome", "find", "executions", "explain"]
     assert all(seconds >= 0 and error is None for _, seconds, error in ears.heard)

@@ -10,7 +10,7 @@ import pytest
 
 import semel
 from tests.temporal_world import TemporalWorld
-from tests.world import World, ended, eventually, waits
+from tests.world import World, ended, eventually, naps, waits
 
 T = TypeVar("T")
 WHEN = ("early", "late")
@@ -93,6 +93,8 @@ class Scene:
             try:
                 async with world.worker(app, queues=["default"]):
                     await asyncio.gather(*map(waits, handles.values()))
+                    # A workflow whose child is still being started waits as well, but its timer does not run yet.
+                    await asyncio.gather(*(naps(handles[f"of_child-{when}"]) for when in WHEN))
                 await self.send(handles, "early")
             except (AssertionError, semel.WorkflowEnded):
                 assert world.time() - began > self.span

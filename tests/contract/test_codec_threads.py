@@ -91,31 +91,32 @@ PEOPLES_TYPES = """
 """
 OUR_TYPES = """
     from semel.engine import conflicts
-    from semel.engines.journal import reading
-    from semel.engines.temporal import bridge, card, failures, inheriting, payloads, resting, tally
-    from semel.flow import entries, recording
+    from semel.engines.journal import read
+    from semel.engines.temporal import carryover, entity_turns, failures, memo, payloads, worker_requests
+    from semel.engines.temporal.inside import message_counts
+    from semel.flow import entries, history_file
 
     ERROR = b'{"type": "ValueError", "message": "no"}'
     HISTORY = '{"format": "semel-history", "version": 1, "workflow": "w", "kind": "workflow", "key": "k", "id": "i"}'
 
     def refused():
         try:
-            recording.load(HISTORY)
+            history_file.load(HISTORY)
         except Exception as error:
             assert "no history" in str(error), error
 
     for call in (
-        lambda: reading.load_error(ERROR),
+        lambda: read.load_error(ERROR),
         lambda: conflicts.load("m", None, b'{"status": "failed"}'),
         lambda: entries.load(b'[["r", 1, "completed"]]'),
         lambda: failures.error_of(types.SimpleNamespace(details=[{"type": "E", "message": "m"}])),
-        lambda: card.from_memo({"kind": "task", "name": "n"}),
-        lambda: tally.counted("e", {tally.TALLY: {"joined": [1, 2, 3]}}),
-        lambda: inheriting.load(b"{}"),
-        lambda: inheriting.unpack(inheriting.pack(inheriting.Inheritance())),
-        lambda: bridge.told_of(payloads.wrap(b'{"id": "i"}')),
-        lambda: bridge.made_of(payloads.wrap(b"[1, 1]")),
-        lambda: resting.read(b"[null, true, false]"),
+        lambda: memo.from_memo({"kind": "task", "name": "n"}),
+        lambda: message_counts.counted("e", {message_counts.TALLY: {"joined": [1, 2, 3]}}),
+        lambda: carryover.load(b"{}"),
+        lambda: carryover.unpack(carryover.pack(carryover.Inheritance())),
+        lambda: worker_requests.told_of(payloads.wrap(b'{"id": "i"}')),
+        lambda: worker_requests.made_of(payloads.wrap(b"[1, 1]")),
+        lambda: entity_turns.read(b"[null, true, false]"),
         refused,
     ):
         race(*[call] * 8)

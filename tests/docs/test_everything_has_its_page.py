@@ -14,9 +14,9 @@ import pytest
 import semel
 from semel import errors, settings
 from semel.contract.durations import spell
-from semel.defining import Definitions
+from semel.definitions import Definitions
 from semel.engine.protocol import Capabilities
-from semel.engines import opening
+from semel.engines import factory
 from semel.engines.temporal.engine import TEMPORAL
 from semel.flow.context import Child, Context
 from semel.sync import SyncApp, SyncHandle
@@ -77,7 +77,7 @@ def test_every_environment_variable_is_documented() -> None:
 
 def test_the_engine_table_is_what_the_engines_declare() -> None:
     head, *body = table(read("docs/reference/engines.md"), "capability")
-    engines = {"SQLite": opening.SQLITE, "PostgreSQL": opening.POSTGRES, "Temporal": TEMPORAL}
+    engines = {"SQLite": factory.SQLITE, "PostgreSQL": factory.POSTGRES, "Temporal": TEMPORAL}
     assert head[1:] == list(engines)
     declared = {
         field.name: ["yes" if getattr(engine, field.name) else "no" for engine in engines.values()]

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from semel.engines.journal.script import load_queries
-from semel.engines.postgres.wire import PLANS
+from semel.engines.postgres.connection import PLANS
 from tests.world import World
 
 TABLES = (

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from semel.engines.journal.coalesce import Coalescer
+from semel.engines.journal.group_commit import Coalescer
 
 
 class Flushes:

@@ -7,7 +7,7 @@ import pytest
 
 from semel.engines.journal.script import load_migrations
 from semel.engines.sqlite.driver import Connection, choose_driver
-from semel.engines.sqlite.scribe import statements
+from semel.engines.sqlite.writer_thread import statements
 
 LISTS = {"recent", "recent_live", "recent_dead", "ids_like", "stranded"}
 """Read for people, from the newest on, until there are enough."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semel.engines.journal.leasing import Reachability
+from semel.engines.journal.leases import Reachability
 
 LEASE = 30_000_000
 START = 1_000.0

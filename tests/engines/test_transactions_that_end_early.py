@@ -14,7 +14,7 @@ import pytest
 
 import semel
 from semel.engines.journal.script import Line, Script, Work, procedure
-from semel.engines.journal.working import Worked
+from semel.engines.journal.user_transactions import Worked
 from semel.engines.sqlite.driver import choose_driver
 from semel.engines.sqlite.store import SqliteStore
 from tests.world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from semel.engines.journal import cleaning, leasing, migrating
+from semel.engines.journal import leases, migrations, retention
 from tests.faults.flow_shop import FlowShop
 from tests.faults.operations import OPERATIONS, Memo, operation
 
@@ -160,8 +160,8 @@ async def no_entity(shop: FlowShop) -> Memo:
 
 
 async def tables_of_before(shop: FlowShop) -> Memo:
-    await shop.store.run(migrating.begin)
-    await shop.store.run(migrating.apply, shop.store.migrations[0])
+    await shop.store.run(migrations.begin)
+    await shop.store.run(migrations.apply, shop.store.migrations[0])
     return {}
 
 
@@ -222,7 +222,7 @@ async def migrate_to_flows(shop: FlowShop, memo: Memo) -> Any:
 
 @operation(a_finished_workflow, client=True, shop=FlowShop)
 async def clean_flows(shop: FlowShop, memo: Memo) -> Any:
-    await shop.store.run(cleaning.clean)
+    await shop.store.run(retention.clean)
     return await shop.app.clean()
 
 
@@ -231,12 +231,12 @@ async def clean_flows(shop: FlowShop, memo: Memo) -> Any:
 
 @operation(a_held_workflow, shop=FlowShop)
 async def recover_a_workflow(shop: FlowShop, memo: Memo) -> Any:
-    return len(await shop.store.run(leasing.recover))
+    return len(await shop.store.run(leases.recover))
 
 
 @operation(one_that_is_due, shop=FlowShop)
 async def promote_a_workflow(shop: FlowShop, memo: Memo) -> Any:
-    return len(await shop.store.run(leasing.promote, 2))
+    return len(await shop.store.run(leases.promote, 2))
 
 
 # The whole life of a worker with flows.

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from semel.contract.lifecycle import Status
 from semel.engine.ids import new_id
 from semel.engines.journal import control
-from semel.engines.journal.claiming import Claim, release
-from semel.engines.journal.leasing import pulse
-from semel.engines.journal.settling import Ending, put_off, settle
-from semel.engines.journal.turning import Commit, Verdict, WentBack, commit, park, record, still_held
+from semel.engines.journal.claims import Claim, release
+from semel.engines.journal.leases import pulse
+from semel.engines.journal.settle import Ending, put_off, settle
+from semel.engines.journal.turns import Commit, Verdict, WentBack, commit, park, record, still_held
 from tests.faults.flow_shop import FlowShop
 from tests.faults.shop import LEASE, Shop
 

@@ -127,9 +127,9 @@ def _import_what_children_use() -> None:
     import importlib.resources.readers
 
     import semel
-    from semel.engines.sqlite import scribe
+    from semel.engines.sqlite import writer_thread
 
-    scribe.statements()
+    writer_thread.statements()
     for name in semel.__all__:
         getattr(semel, name)
     for package in ("semel.engines.journal", "semel.engines.sqlite", "semel.engines.postgres"):

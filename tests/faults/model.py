@@ -9,7 +9,7 @@ from semel.contract.decision import Admit, Decision, Prior, Request, Reuse, deci
 from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.retention import Fate, Keeping, fate
 from semel.contract.times import from_micros, micros
-from semel.engines.journal.leasing import SUSPECT_AFTER
+from semel.engines.journal.leases import SUSPECT_AFTER
 
 SECOND = 1_000_000
 

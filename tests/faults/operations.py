@@ -15,16 +15,16 @@ from typing import Any
 
 from semel.contract.lifecycle import Status
 from semel.contract.rates import parse_rate
-from semel.engines.journal import cleaning, control, holdings, leasing
+from semel.engines.journal import control, holdings, leases, retention
 from semel.engines.journal.admit import count_duplicates
-from semel.engines.journal.claiming import (
+from semel.engines.journal.claims import (
     Gate,
     Lane,
     claim,
     claim_guarded,
     load_lanes,
 )
-from semel.engines.journal.settling import Ending, leave, put_off, settle
+from semel.engines.journal.settle import Ending, leave, put_off, settle
 from tests.faults.shop import LEASE, Shop
 
 Memo = dict[str, Any]
@@ -122,7 +122,7 @@ async def one_failed(shop: Shop) -> Memo:
     handle = await shop.app.enqueue(shop.charge, "o-1", task_id="k-1")
     worker, claims = await shop.hold()
     await shop.store.run(settle, worker, [Ending(claims[0], Status.FAILED, error=b'{"type":"E","message":"m"}')])
-    await shop.store.run(leasing.retire, worker, "test")
+    await shop.store.run(leases.retire, worker, "test")
     return {"keys": ["k-1"], "id": handle.id}
 
 
@@ -154,7 +154,7 @@ async def a_dead_worker(shop: Shop) -> Memo:
     await shop.app.enqueue(shop.charge, "o-4", task_id="k-4")
     await shop.hold()
     await shop.site.advance(60)
-    await shop.store.run(leasing.recover)
+    await shop.store.run(leases.recover)
     await shop.app.enqueue(shop.charge, "o-1", task_id="k-1")
     second = await shop.app.enqueue(shop.charge, "o-2", task_id="k-2")
     await shop.app.enqueue(shop.last_chance, "o-3", task_id="k-3")
@@ -179,7 +179,7 @@ async def two_finished(shop: Shop) -> Memo:
     await shop.app.enqueue(shop.brief, "o-3", task_id="brief-3")
     worker, claims = await shop.hold()
     await shop.store.run(settle, worker, [Ending(one, Status.COMPLETED, b'"x"') for one in claims])
-    await shop.store.run(leasing.retire, worker, "test")
+    await shop.store.run(leases.retire, worker, "test")
     await shop.site.advance(60)
     return {"keys": ["remembered-2"]}
 
@@ -267,7 +267,7 @@ async def count_suppressed(shop: Shop, memo: Memo) -> Any:
 
 @operation(two_finished, client=True)
 async def clean(shop: Shop, memo: Memo) -> Any:
-    await shop.store.run(cleaning.clean)
+    await shop.store.run(retention.clean)
     return await shop.app.clean()
 
 
@@ -336,25 +336,23 @@ async def heartbeat(shop: Shop, memo: Memo) -> Any:
     held = [one.fence for one in shop.claims]
     await shop.store.run(control.cancel, "default", shop.claims[0].execution)
     progress = [(*held[0], "half way")]
-    state, _ = await shop.store.run(
-        leasing.pulse, memo["worker"], LEASE, await shop.lanes(), shop.names, progress, held
-    )
+    state, _ = await shop.store.run(leases.pulse, memo["worker"], LEASE, await shop.lanes(), shop.names, progress, held)
     return state is not None
 
 
 @operation(three_due)
 async def promote(shop: Shop, memo: Memo) -> Any:
-    return len(await shop.store.run(leasing.promote, 2))
+    return len(await shop.store.run(leases.promote, 2))
 
 
 @operation(a_dead_worker)
 async def recover(shop: Shop, memo: Memo) -> Any:
-    return len(await shop.store.run(leasing.recover))
+    return len(await shop.store.run(leases.recover))
 
 
 @operation(a_dead_worker_of_guarded_lanes)
 async def recover_permits(shop: Shop, memo: Memo) -> Any:
-    return len(await shop.store.run(leasing.recover))
+    return len(await shop.store.run(leases.recover))
 
 
 @operation(two_held)
@@ -364,13 +362,13 @@ async def give_back(shop: Shop, memo: Memo) -> Any:
     owned = {fence for fence, _ in await shop.store.run(holdings.owned, memo["worker"])}
     unbegun, begun = ([one.fence] if one.fence in owned else [] for one in (first, second))
     await shop.store.run(holdings.give_back, memo["worker"], "test", unbegun, begun)
-    return len(await shop.store.run(leasing.retire, memo["worker"], "test"))
+    return len(await shop.store.run(leases.retire, memo["worker"], "test"))
 
 
 @operation(one_held)
 async def adopt_orphans(shop: Shop, memo: Memo) -> Any:
     await shop.site.sql("delete from semel_worker")
-    return len(await shop.store.run(leasing.adopt_orphans))
+    return len(await shop.store.run(leases.adopt_orphans))
 
 
 # The whole life of a real worker: it claims, runs, settles, beats, promotes and leaves.

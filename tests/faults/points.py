@@ -11,7 +11,7 @@ from typing import Any
 
 from semel.engines.journal import flows, worker
 from semel.errors import EngineUnavailable
-from semel.runtime import patience
+from semel.runtime import retries
 from semel.testing import Fault, Mode
 from tests.faults.flow_invariants import flaws, recorded
 from tests.faults.flow_operations import OPERATIONS
@@ -69,7 +69,7 @@ async def finish(
 
 def _hurry() -> None:
     """Do not wait long between tries: the fault happens once."""
-    patience.pause = lambda attempt, most=5.0: 0.001  # type: ignore[assignment]
+    retries.pause = lambda attempt, most=5.0: 0.001  # type: ignore[assignment]
     worker.pause = lambda attempt, most=5.0: 0.001  # type: ignore[assignment]
     flows.pause = lambda attempt, most=5.0: 0.001  # type: ignore[assignment]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from semel.contract.decision import Reason
 from semel.contract.lifecycle import Status
-from semel.engines.temporal.ledger import Reservation, Settlement
 from semel.engines.temporal.records import Records, open_records
+from semel.engines.temporal.worker_requests import Reservation, Settlement
 from semel.errors import EngineUnavailable
-from semel.runtime import patience
+from semel.runtime import retries
 from semel.testing import Fault, Mode
 from tests.faults.forks import Forks, Say
 from tests.faults.site import Site
@@ -215,7 +215,7 @@ OPERATIONS = {
 
 async def act(say: Say, *, site: dict[str, Any], operation: str, at: int, mode: str) -> None:
     """In the first process."""
-    patience.pause = lambda attempt, most=5.0: 0.001  # type: ignore[assignment]
+    retries.pause = lambda attempt, most=5.0: 0.001  # type: ignore[assignment]
     here, op = Site(**site), OPERATIONS[operation]
     await here.keep_connection()
     await here.reset()

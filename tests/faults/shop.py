@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import semel
-from semel.engines.journal.claiming import Claim, claim, load_lanes, random_number
+from semel.engines.journal.claims import Claim, claim, load_lanes, random_number
 from semel.engines.journal.engine import JournalEngine
-from semel.engines.journal.leasing import register
+from semel.engines.journal.leases import register
 from semel.engines.journal.script import Store
 from semel.engines.journal.worker import JournalWorker
 from tests.faults.ledger import Effect

@@ -22,12 +22,13 @@ from unittest import mock
 import semel
 from semel.contract.decision import Reuse
 from semel.engine.start_request import RunOptions, StartRequest
-from semel.engines.journal import admission, control, heart, intake, loading, lookout, worker
+from semel.engines.factory import SQLITE
+from semel.engines.journal import admissions, control, flow_rows, heartbeat, unserved, worker
+from semel.engines.journal import claims as claims_module
 from semel.engines.journal.engine import JournalEngine
 from semel.engines.journal.script import Line, Listener, Procedure
-from semel.engines.opening import SQLITE
-from semel.engines.sqlite.scribe import Job
 from semel.engines.sqlite.store import SqliteStore
+from semel.engines.sqlite.writer_thread import Job
 from semel.runtime import chores
 from semel.settings import WorkerSettings
 
@@ -334,6 +335,6 @@ def story(seed: int, make: Callable[[MadeUpTime, int], W]) -> Iterator[W]:
 def _made_up_time(world: World) -> Iterator[None]:
     clock = types.SimpleNamespace(monotonic=world.loop.time, time=world.wall, time_ns=lambda: int(world.wall() * 1e9))
     with contextlib.ExitStack() as stack:
-        for module in (heart, intake, worker, admission, loading, lookout, chores):
+        for module in (heartbeat, claims_module, worker, admissions, flow_rows, unserved, chores):
             stack.enter_context(mock.patch.object(module, "time", clock))
         yield

@@ -8,8 +8,8 @@ import struct
 import pytest
 
 import semel
-from semel.engines.journal import leasing
-from semel.engines.journal.claiming import claim, load_lanes
+from semel.engines.journal import leases
+from semel.engines.journal.claims import claim, load_lanes
 from semel.engines.journal.engine import JournalEngine
 from tests.faults.proxy import Proxy
 from tests.world import World, eventually
@@ -82,21 +82,21 @@ async def test_recovery_and_due_work_in_thousands_of_queues_fit_into_announcemen
     engine = one.engine
     assert isinstance(engine, JournalEngine)
     store = engine._store
-    dead = await store.run(leasing.register, 4711, "default", "dead", "all", 3_600_000_000)
+    dead = await store.run(leases.register, 4711, "default", "dead", "all", 3_600_000_000)
     lanes = [row[0] for row in (await store.run(load_lanes, "default", None))[0]]
     held = await store.run(claim, dead, lanes, [0] * len(lanes), ["work"], LANES)
     assert len({claim.lane for claim in held}) == LANES
     async with world.worker(two, lease="2h", concurrency=LANES) as worker:
         world._workers.remove(worker)  # it does not beat because the clock moves, only when it is told of work
         await world.advance("61m")
-        assert len(await store.run(leasing.recover)) == LANES
+        assert len(await store.run(leases.recover)) == LANES
         await eventually(lambda: len(done) == LANES)
     assert await world.count("semel_ready") == 0
 
     await one.enqueue_many([one.tasks["work"].call(n) for n in range(LANES)], delay="1h")
     await world.sql(f"update semel_later set lane = {LAST} - {ROW_NUMBER[world.engine]}")
     await world.advance("2h")
-    assert len(await store.run(leasing.promote, LANES)) == LANES
+    assert len(await store.run(leases.promote, LANES)) == LANES
 
 
 ROW_NUMBER = {

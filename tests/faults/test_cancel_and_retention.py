@@ -8,9 +8,9 @@ import pytest
 
 import semel
 from semel.contract.lifecycle import Status
-from semel.engines.journal import control, leasing
-from semel.engines.journal.claiming import release
-from semel.engines.journal.settling import Ending, put_off, settle
+from semel.engines.journal import control, leases
+from semel.engines.journal.claims import release
+from semel.engines.journal.settle import Ending, put_off, settle
 from tests.faults.shop import Shop
 from tests.faults.site import Site
 from tests.world import World, eventually
@@ -47,7 +47,7 @@ async def test_a_cancellation_at_any_moment_has_one_consistent_end(site: Site, m
                 await shop.store.run(release, worker, [one.fence])
             elif moment == "lost":
                 await site.advance(3600)
-                await shop.store.run(leasing.recover)
+                await shop.store.run(leases.recover)
         await site.advance(7200)
         await shop.run_all()
         expected = Status.COMPLETED if moment in ("running", "completed") else Status.CANCELLED
@@ -78,7 +78,7 @@ async def test_cancelling_and_completing_at_the_same_time_ends_once(site: Site) 
             )
             assert (status is Status.RUNNING) == bool(claims)
             assert await handle.status() is (Status.RUNNING if claims else Status.CANCELLED)
-            await shop.store.run(leasing.retire, worker, "test")
+            await shop.store.run(leases.retire, worker, "test")
             assert await handle.status() is Status.CANCELLED
 
 

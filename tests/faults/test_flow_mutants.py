@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 import semel
 from semel.contract.window import DedupWindow
-from semel.engines.journal import commits, turning
-from semel.engines.journal.turning import Commit, Verdict, commit, record
-from semel.engines.sqlite import scribe
+from semel.engines.journal import flow_rows, turns
+from semel.engines.journal.turns import Commit, Verdict, commit, record
+from semel.engines.sqlite import writer_thread
 from semel.flow import snapshot
 from semel.flow.snapshot import Snapshot
 from tests.faults.conftest import new_site
@@ -143,7 +143,7 @@ class Mutant:
 
 def _without_numbers(patch: pytest.MonkeyPatch) -> None:
     real = snapshot.dump
-    patch.setattr(commits.snapshot, "dump", lambda one: real(replace(one, numbers=0)))
+    patch.setattr(flow_rows.snapshot, "dump", lambda one: real(replace(one, numbers=0)))
 
 
 def _ends_at_once(commits: list[Commit]) -> Any:
@@ -179,7 +179,7 @@ MUTANTS = [
            code=lambda patch: patch.setattr(DedupWindow, "push_at", lambda *args, **kwargs: True)),
     Mutant("numbers go on over continue_as_new", an_answer_is_for_the_run_that_asked, code=_without_numbers),
     Mutant("an entity does not end while there is mail", the_last_message_is_not_lost,
-           code=lambda patch: patch.setattr(turning, "_not_for_nothing", _ends_at_once)),
+           code=lambda patch: patch.setattr(turns, "_not_for_nothing", _ends_at_once)),
     Mutant("the code is compared with its journal", other_code_is_parked,
            code=lambda patch: patch.setattr("semel.flow.instance.alike", lambda expected, found: True)),
 ]  # fmt: skip
@@ -198,10 +198,10 @@ def test_a_missing_guard_of_flows_is_noticed(mutant: Mutant, tmp_path: Path, mon
     site = prepare(tmp_path)
     asyncio.run(passes(site, mutant.check))
     if mutant.statement:
-        parts = scribe.statements()[mutant.statement]
+        parts = writer_thread.statements()[mutant.statement]
         assert any(mutant.old in sql for sql, _ in parts), "the mutant does not fit the statement any more"
         weaker = [(sql.replace(mutant.old, mutant.new), count) for sql, count in parts]
-        monkeypatch.setitem(scribe.statements(), mutant.statement, weaker)
+        monkeypatch.setitem(writer_thread.statements(), mutant.statement, weaker)
     if mutant.code is not None:
         mutant.code(monkeypatch)
     with pytest.raises((AssertionError, semel.SemelError, TimeoutError, pytest.fail.Exception)):

@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 
 import semel
-from semel.engines.journal import leasing
-from semel.engines.journal.claiming import claim, load_lanes
+from semel.engines.journal import leases
+from semel.engines.journal.claims import claim, load_lanes
 from semel.engines.journal.engine import JournalEngine
 from semel.engines.journal.script import Store
 from semel.engines.journal.worker import JournalWorker
@@ -178,7 +178,7 @@ async def test_a_lone_worker_recovers_a_lease_after_it_started(world: World, cap
 
     handle = await app.enqueue(work)
     store = _store(app)
-    dead = await store.run(leasing.register, 4711, "default", "dead", "all", 500_000)
+    dead = await store.run(leases.register, 4711, "default", "dead", "all", 500_000)
     lanes = [row[0] for row in (await store.run(load_lanes, "default", None))[0]]
     assert await store.run(claim, dead, lanes, [0] * len(lanes), ["work"], 1)
     await world.jump("1h")
@@ -198,7 +198,7 @@ async def test_a_clock_set_back_does_not_keep_the_dead_alive(world: World) -> No
 
     handle = await app.enqueue(work)
     store = _store(app)
-    dead = await store.run(leasing.register, 4711, "default", "dead", "all", 500_000)
+    dead = await store.run(leases.register, 4711, "default", "dead", "all", 500_000)
     lanes = [row[0] for row in (await store.run(load_lanes, "default", None))[0]]
     assert await store.run(claim, dead, lanes, [0] * len(lanes), ["work"], 1)
     await world.turn_back("1h")

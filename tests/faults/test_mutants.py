@@ -14,12 +14,12 @@ import semel
 from semel.contract import decision
 from semel.contract.lifecycle import Status
 from semel.engine.requests import request
-from semel.engines.journal import cleaning, control, leasing
+from semel.engines.journal import control, leases, retention
 from semel.engines.journal.admit import insert
 from semel.engines.journal.rows import row_of
 from semel.engines.journal.script import Ask, Each, Line, Script, procedure
-from semel.engines.journal.settling import Ending, put_off, settle
-from semel.engines.sqlite import scribe
+from semel.engines.journal.settle import Ending, put_off, settle
+from semel.engines.sqlite import writer_thread
 from tests.faults.forged import a_claim_of_the_past_writes_nothing
 from tests.faults.operations import claim_everything_guarded, guarded_waiting
 from tests.faults.shop import LEASE, Shop
@@ -34,7 +34,7 @@ async def a_zombie_is_refused(shop: Shop) -> None:
     await shop.app.enqueue(shop.charge, "o")
     zombie, (old,) = await shop.hold()
     await shop.site.advance(3600)
-    await shop.store.run(leasing.recover)
+    await shop.store.run(leases.recover)
     worker, (new,) = await shop.hold()
     await shop.store.run(settle, zombie, [Ending(old, Status.FAILED)])
     await shop.store.run(put_off, zombie, [Ending(old, Status.FAILED, retry_in=1.0)])
@@ -111,11 +111,11 @@ async def a_living_worker_is_not_buried(shop: Shop) -> None:
     await shop.app.enqueue(shop.charge, "o")
     worker, _ = await shop.hold()
     await shop.site.advance(0.9 * LEASE / 1e6)
-    assert await shop.store.run(leasing.recover) == []
-    state, _ = await shop.store.run(leasing.pulse, worker, LEASE, [], [], [], [])
+    assert await shop.store.run(leases.recover) == []
+    state, _ = await shop.store.run(leases.pulse, worker, LEASE, [], [], [], [])
     assert state is not None
     await shop.site.advance(0.9 * LEASE / 1e6)
-    assert await shop.store.run(leasing.recover) == []
+    assert await shop.store.run(leases.recover) == []
 
 
 async def limits_hold(shop: Shop) -> None:
@@ -131,7 +131,7 @@ async def permits_of_the_dead_return(shop: Shop) -> None:
     memo = await guarded_waiting(shop)
     await claim_everything_guarded(shop, memo)
     await shop.site.advance(3600)
-    await shop.store.run(leasing.recover)
+    await shop.store.run(leases.recover)
     assert await claim_everything_guarded(shop, {"worker": await shop.worker_id()}) >= 5
 
 
@@ -140,14 +140,14 @@ async def poison_ends(shop: Shop) -> None:
     for _ in range(4):
         await shop.hold()
         await shop.site.advance(3600)
-        await shop.store.run(leasing.recover)
+        await shop.store.run(leases.recover)
     assert await shop.site.sql("select status, attempt from semel_execution") == [("failed", 3)]
 
 
 async def the_cleaner_spares_the_living(shop: Shop) -> None:
     handle = await shop.app.enqueue(shop.brief, "o", delay="30d")
     await shop.site.script(f"insert into semel_slip (due_at, executions) values (1, '{handle.id}')")
-    await shop.store.run(cleaning.clean)
+    await shop.store.run(retention.clean)
     assert await handle.status() is Status.PENDING
     await shop.store.run(_forget, handle.id)
     assert await handle.status() is Status.PENDING
@@ -155,9 +155,9 @@ async def the_cleaner_spares_the_living(shop: Shop) -> None:
 
 async def what_is_due_runs_and_what_is_not_does_not(shop: Shop) -> None:
     await shop.app.enqueue(shop.charge, "o", delay="1h")
-    assert await shop.store.run(leasing.promote, 10) == []
+    assert await shop.store.run(leases.promote, 10) == []
     await shop.site.advance(3601)
-    assert len(await shop.store.run(leasing.promote, 10)) == 1
+    assert len(await shop.store.run(leases.promote, 10)) == 1
 
 
 async def writers_take_turns(shop: Shop) -> None:
@@ -172,7 +172,7 @@ async def writers_take_turns(shop: Shop) -> None:
 async def _read_then_write(shop: Shop) -> None:
     await shop.store.run(control.cancel, "default", "nobody")
     await claim_everything_guarded(shop, {"worker": await shop.worker_id()})
-    await shop.store.run(leasing.adopt_orphans)
+    await shop.store.run(leases.adopt_orphans)
 
 
 @procedure(Line.CONTROL)
@@ -248,10 +248,10 @@ def test_a_missing_guard_is_noticed(mutant: Mutant, tmp_path: Path, monkeypatch:
     if mutant.table:
         asyncio.run(_without(site, mutant))
         return
-    parts = scribe.statements()[mutant.statement]
+    parts = writer_thread.statements()[mutant.statement]
     assert any(mutant.old in sql for sql, _ in parts), "the mutant does not fit the statement any more"
     weaker = [(sql.replace(mutant.old, mutant.new), count) for sql, count in parts]
-    monkeypatch.setitem(scribe.statements(), mutant.statement, weaker)
+    monkeypatch.setitem(writer_thread.statements(), mutant.statement, weaker)
     with pytest.raises((AssertionError, semel.SemelError, pytest.fail.Exception)):
         asyncio.run(asyncio.wait_for(passes(site, mutant.check), 20))
 
@@ -286,7 +286,7 @@ def test_without_the_window_in_retention_a_key_would_be_cleaned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = prepare(tmp_path)
-    monkeypatch.setattr(cleaning, "fate", lambda *args: cleaning.Fate.FORGET)
+    monkeypatch.setattr(retention, "fate", lambda *args: retention.Fate.FORGET)
     with pytest.raises(AssertionError):
         asyncio.run(passes(site, a_key_is_taken_until_its_window_ends))
 
@@ -295,8 +295,8 @@ def test_without_a_limit_of_attempts_poison_would_never_end(tmp_path: Path, monk
     site = prepare(tmp_path)
     asyncio.run(passes(site, poison_ends))
     parts = [(sql.replace("max_attempts, crashes", "max_attempts + 99, crashes", 1), n)
-             for sql, n in scribe.statements()["take_back"]]  # fmt: skip
-    monkeypatch.setitem(scribe.statements(), "take_back", parts)
+             for sql, n in writer_thread.statements()["take_back"]]  # fmt: skip
+    monkeypatch.setitem(writer_thread.statements(), "take_back", parts)
     with pytest.raises(AssertionError):
         asyncio.run(passes(site, poison_ends))
 
@@ -306,13 +306,13 @@ def test_without_begin_immediate_writers_would_trip_over_each_other(
 ) -> None:
     site = prepare(tmp_path)
     asyncio.run(passes(site, writers_take_turns))
-    real = scribe.Scribe.__init__
+    real = writer_thread.Scribe.__init__
 
-    def lazy(self: scribe.Scribe, *args: Any, **kwargs: Any) -> None:
+    def lazy(self: writer_thread.Scribe, *args: Any, **kwargs: Any) -> None:
         kwargs["reads"] = True
         real(self, *args, **kwargs)
 
-    monkeypatch.setattr(scribe.Scribe, "__init__", lazy)
+    monkeypatch.setattr(writer_thread.Scribe, "__init__", lazy)
     with pytest.raises(semel.EngineUnavailable):
         meet_at_last(site)
 

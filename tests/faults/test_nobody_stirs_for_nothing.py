@@ -6,8 +6,8 @@ import asyncio
 
 import semel
 from semel.contract.lifecycle import Status
-from semel.engines.journal.settling import Ending, settle
-from semel.engines.journal.turning import waiters_of
+from semel.engines.journal.settle import Ending, settle
+from semel.engines.journal.turns import waiters_of
 from tests.faults.shop import Shop
 from tests.faults.site import Site
 from tests.world import eventually

@@ -7,9 +7,9 @@ import types
 import pytest
 
 from semel.contract.lifecycle import Status
-from semel.engines.journal import heart, leasing
+from semel.engines.journal import heartbeat, leases
 from semel.engines.journal.script import Each, Line, Script, procedure
-from semel.engines.journal.settling import Ending, settle
+from semel.engines.journal.settle import Ending, settle
 from tests.faults.flow_shop import FlowShop
 from tests.faults.forged import (
     a_claim_of_the_past_writes_nothing,
@@ -34,7 +34,7 @@ async def test_a_stale_rescuer_cannot_overwrite_a_completed_row(site: Site) -> N
         worker, claims = await shop.hold()
         assert await shop.store.run(settle, worker, [Ending(claims[0], Status.COMPLETED, b'"o-1"')]) == set()
         await site.advance(3600)
-        await shop.store.run(leasing.recover)
+        await shop.store.run(leases.recover)
         assert await shop.store.run(end_as_lost, handle.id) in (0, 1)
         assert await handle.status() is Status.COMPLETED
         assert await handle.result() == "o-1"
@@ -48,8 +48,8 @@ async def test_heartbeats_at_nine_tenths_of_the_lease_keep_the_claim(site: Site)
         worker, claims = await shop.hold()
         for _ in range(4):
             await site.advance(0.9 * LEASE / 1e6)
-            assert await shop.store.run(leasing.recover) == []
-            state, _ = await shop.store.run(leasing.pulse, worker, LEASE, [], [], [], [])
+            assert await shop.store.run(leases.recover) == []
+            state, _ = await shop.store.run(leases.pulse, worker, LEASE, [], [], [], [])
             assert state is not None
         assert await shop.store.run(settle, worker, [Ending(claims[0], Status.COMPLETED, b'"o-1"')]) == set()
 
@@ -61,9 +61,9 @@ async def test_a_worker_restarted_under_the_same_name_does_not_inherit_claims(si
         await shop.hold()
         again = await shop.worker_id("test")
         await site.advance(0.9 * LEASE / 1e6)
-        await shop.store.run(leasing.pulse, again, LEASE, [], [], [], [])
+        await shop.store.run(leases.pulse, again, LEASE, [], [], [], [])
         await site.advance(0.5 * LEASE / 1e6)
-        assert len(await shop.store.run(leasing.recover)) == 1
+        assert len(await shop.store.run(leases.recover)) == 1
         _, claims = await shop.hold(worker=again)
         assert [(one.execution, one.attempt) for one in claims] == [(handle.id, 2)]
 
@@ -75,7 +75,7 @@ async def test_a_zombie_cannot_settle_what_was_taken_over(site: Site) -> None:
         zombie, old = await shop.hold()
         late = [Ending(old[0], Status.FAILED, error=b"{}")]
         await site.advance(3600)
-        await shop.store.run(leasing.recover)
+        await shop.store.run(leases.recover)
         assert await shop.store.run(settle, zombie, late) == {old[0].token}
         worker, new = await shop.hold()
         assert new[0].seq > old[0].seq
@@ -108,9 +108,9 @@ async def test_a_worker_whose_clock_is_an_hour_off_goes_by_the_clock_of_the_data
     postgres_world: World, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
     """fault 22"""
-    real = heart.time
+    real = heartbeat.time
     wrong = types.SimpleNamespace(monotonic=real.monotonic, time=lambda: real.time() + hours * 3600)
-    monkeypatch.setattr(heart, "time", wrong)
+    monkeypatch.setattr(heartbeat, "time", wrong)
     app = postgres_world.app()
 
     @app.task

@@ -8,7 +8,7 @@ import pytest
 
 import semel
 from semel.contract.lifecycle import Status
-from semel.engines.journal import leasing
+from semel.engines.journal import leases
 from tests.faults.crowd import poison
 from tests.faults.forks import Forks
 from tests.faults.shop import Shop
@@ -64,7 +64,7 @@ async def test_a_worker_that_is_full_still_buries_the_dead(world: World) -> None
     async with world.worker(app, concurrency=1) as worker:
         await eventually(lambda: worker.running)
         await app.enqueue(long)
-        dead = await worker.store.run(leasing.register, 4711, "default", "dead", "all", 1_000_000)
+        dead = await worker.store.run(leases.register, 4711, "default", "dead", "all", 1_000_000)
         await world.sql(f"update semel_ready set owner = {dead}, attempt = 1 where owner is null")
         await world.advance("5s")
         free = "select count(*) from semel_ready where owner is null"

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import pytest
 
 import semel
-from semel.engines.journal.leasing import TRIES_WITHOUT
-from semel.entities import CRASHES_BORNE
+from semel.engines.journal.leases import TRIES_WITHOUT
+from semel.entity_ref import CRASHES_BORNE
 from tests.faults.forks import Forks
 from tests.faults.poisoned import DEAD, Diary, diary
 from tests.faults.shop import Shop

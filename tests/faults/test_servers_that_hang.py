@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 import semel
-from semel.engines.postgres import address, work
+from semel.engines.postgres import address, user_transactions
 from tests.cli.shell import ask_to_stop, await_line, process
 from tests.faults.server import Fragile, fragile_postgres
 from tests.world import World, eventually
@@ -146,7 +146,7 @@ async def test_a_worker_takes_no_work_before_it_could_write_the_results(
             return n
 
         await app.migrate()
-        handles = await app.enqueue_many([work.call(n) for n in range(5)])
+        handles = await app.enqueue_many([user_transactions.call(n) for n in range(5)])
         held = await _all_but(url, 3)  # for CLAIM, for the heartbeat and to listen; CONTROL is open already
         async with app.worker(lease="2s") as worker:
             await eventually(lambda: "no work is taken until its results can be written" in caplog.text)
@@ -203,7 +203,7 @@ async def test_a_function_that_pauses_for_too_long_in_a_transaction_is_told_so(
 ) -> None:
     """The server ends its transaction; nothing is written, and the workflow is parked with the reason."""
     monkeypatch.setitem(address.LIMITS, "idle_in_transaction_session_timeout", "300ms")
-    monkeypatch.setattr(work, "IDLE_IN_TRANSACTION", 0.3)
+    monkeypatch.setattr(user_transactions, "IDLE_IN_TRANSACTION", 0.3)
     app = postgres_world.app()
     await postgres_world.sql("create table till (n int)")
 

@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 import semel
-from semel.engines.journal import leasing
-from semel.runtime import patience
+from semel.engines.journal import leases
+from semel.runtime import retries
 from tests.faults.operations import guarded_waiting
 from tests.faults.shop import Shop
 from tests.faults.site import Site
@@ -30,11 +30,11 @@ async def test_a_worker_that_is_claiming_by_key_cannot_be_buried_in_between(
             await connection.execute("begin")
             claimed = await connection.fetch(shop.store._queries["claim_these"], worker, lane, [seq], 4711)
             assert len(claimed) == 1
-            await shop.store.run(leasing.recover)
+            await shop.store.run(leases.recover)
             await connection.execute("commit")
         finally:
             await connection.close()
-        await shop.store.run(leasing.recover)
+        await shop.store.run(leases.recover)
         assert await site.sql("select seq from semel_ready where owner is not null") == []
 
 
@@ -43,7 +43,7 @@ async def test_a_first_use_that_failed_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     """The database was away when it was first asked for; the tables are made when it is back."""
-    monkeypatch.setattr(patience, "pause", lambda attempt, most=5.0: 0.001)
+    monkeypatch.setattr(retries, "pause", lambda attempt, most=5.0: 0.001)
     left = [times]
 
     class Away:

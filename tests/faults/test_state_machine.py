@@ -26,13 +26,13 @@ from semel.contract.decision import Admit, Reuse
 from semel.contract.lifecycle import Status
 from semel.engine.ids import new_id
 from semel.engine.start_request import RunOptions, StartRequest
-from semel.engines.journal import control, leasing
-from semel.engines.journal.claiming import Claim, claim, load_lanes, release
-from semel.engines.journal.cleaning import clean
+from semel.engines.factory import SQLITE
+from semel.engines.journal import control, leases
+from semel.engines.journal.claims import Claim, claim, load_lanes, release
 from semel.engines.journal.engine import JournalEngine
+from semel.engines.journal.retention import clean
 from semel.engines.journal.script import Ask, Line, Script, procedure
-from semel.engines.journal.settling import Ending, put_off, settle
-from semel.engines.opening import SQLITE
+from semel.engines.journal.settle import Ending, put_off, settle
 from semel.engines.sqlite.store import SqliteStore
 from tests.faults.model import SECOND, Model, Modelled, keeping
 from tests.faults.proofs import Tell, seconds
@@ -108,7 +108,7 @@ class Life(RuleBasedStateMachine):
     @rule(names=st.sampled_from([NAMES, ["charge"]]))
     def worker_starts(self, names: list[str]) -> None:
         """A new lease."""
-        worker = self.run(leasing.register, len(self.names) + 1, "default", "w", "all", LEASE)
+        worker = self.run(leases.register, len(self.names) + 1, "default", "w", "all", LEASE)
         assert worker not in self.names, "a number was given twice"
         self.names[worker] = names
         self.model.workers[worker] = self.model.now + LEASE
@@ -118,7 +118,7 @@ class Life(RuleBasedStateMachine):
     def worker_beats(self, data: st.DataObject) -> None:
         """A living one renews its lease, a buried one learns that it has none."""
         worker = data.draw(st.sampled_from(sorted(self.names)))
-        state, _ = self.run(leasing.pulse, worker, LEASE, [], NAMES, [], [])
+        state, _ = self.run(leases.pulse, worker, LEASE, [], NAMES, [], [])
         assert (state is not None) == (worker in self.model.workers)
         if state is not None:
             self.model.workers[worker] = self.model.now + LEASE
@@ -128,7 +128,7 @@ class Life(RuleBasedStateMachine):
     def worker_leaves(self, data: st.DataObject) -> None:
         """What it holds goes back."""
         worker = data.draw(st.sampled_from(sorted(self.names)))
-        self.run(leasing.retire, worker, "w")
+        self.run(leases.retire, worker, "w")
         self.model.lose([worker], of_their_own_will=True)
 
     @precondition(lambda self: self.names)
@@ -220,13 +220,13 @@ class Life(RuleBasedStateMachine):
     @rule()
     def the_dead_are_buried(self) -> None:
         """Their tasks wait again, or end."""
-        self.run(leasing.recover)
+        self.run(leases.recover)
         self.model.lose(self.model.expired())
 
     @rule()
     def the_due_become_ready(self) -> None:
         """By the clock of the database."""
-        self.run(leasing.promote, 500)
+        self.run(leases.promote, 500)
         self.model.promote()
 
     @rule()

@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from semel.engines.journal import leasing
+from semel.engines.journal import leases
 from semel.engines.sqlite.driver import choose_driver
 from tests.conftest import new_world
 from tests.faults.forks import Forks
@@ -112,14 +112,14 @@ async def test_a_recovery_that_is_cut_off_anywhere_is_finished_by_the_next(
             await site.advance(3600)
             shop.store.tap = cut = Cut(at)
             with suppress(ConnectionError):
-                await shop.store.run(leasing.recover)
+                await shop.store.run(leases.recover)
             shop.store.tap = None
-            await shop.store.run(leasing.recover)
+            await shop.store.run(leases.recover)
             _, claims = await shop.hold()
             assert [one.execution for one in claims] == [handle.id]
             await shop.app.engine.cancel(handle.id)
             await site.advance(3600)
-            await shop.store.run(leasing.recover)
+            await shop.store.run(leases.recover)
             if cut.count < at:
                 break
         else:

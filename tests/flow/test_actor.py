@@ -9,9 +9,9 @@ from msgspec import Raw
 
 import semel
 from semel.contract.records import ErrorInfo
-from semel.flow.actor import FEW, Actor
+from semel.flow.entity import FEW, Actor
+from semel.flow.entity_messages import Seen, SeenRow
 from semel.flow.entries import Began, Resolved, Signalled
-from semel.flow.seen import Seen, SeenRow
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Identity, Turn
 

@@ -15,11 +15,10 @@ from semel.contract.records import ErrorInfo
 from semel.define.workflow import Workflow
 from semel.errors import Forbidden, NonDeterminism
 from semel.flow import entries
-from semel.flow.ending import completed
 from semel.flow.entries import Asked, Began, Dropped, Entry, Fired, Resolved, Signalled, Stopped, Turned
 from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
-from semel.flow.turn import Arrival, Identity
+from semel.flow.turn import Arrival, Identity, completed
 from semel.settings import Settings
 
 WHO = Identity("id", "key", "flow", "default", "default", 0, b"{}")

@@ -1,7 +1,7 @@
 """Which messages are duplicates, and whose answers are kept."""
 
 from semel.contract.window import DedupWindow
-from semel.flow.seen import (
+from semel.flow.entity_messages import (
     CONFLICT,
     FAILED,
     FAILED_BYTES,

@@ -11,9 +11,9 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 
-from semel.engines.temporal.classes import class_of
-from semel.engines.temporal.replaying import replay
-from semel.engines.temporal.sandboxing import runner
+from semel.engines.temporal.inside.classes import class_of
+from semel.engines.temporal.replay import replay
+from semel.engines.temporal.sandbox import runner
 from tests.stored import shop
 from tests.stored.kept import KEPT, Kept
 from tests.stored.record import NAMESPACE

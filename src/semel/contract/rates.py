@@ -73,7 +73,7 @@ def refill(bucket: Bucket | None, rate: Rate, now: float) -> Bucket:
 def take(bucket: Bucket, wanted: int) -> tuple[Bucket, int]:
     """Take up to `wanted` whole tokens."""
     got = max(0, min(wanted, int(bucket.tokens + 1e-9)))
-    return Bucket(bucket.tokens - got, bucket.at), got
+    return Bucket(max(0.0, bucket.tokens - got), bucket.at), got
 
 
 def wait_for_one(bucket: Bucket, rate: Rate) -> float:

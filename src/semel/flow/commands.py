@@ -1,4 +1,4 @@
-"""What workflow code asks for."""
+"""What workflow code asks for, and how it ends other than by returning."""
 
 from __future__ import annotations
 
@@ -101,3 +101,11 @@ class Command(Struct, eq=False):
         if self.start is None or self.start.key is None:
             return None
         return self.start.options.kind, self.name, self.start.key, self.start.fingerprint
+
+
+class ContinueAsNew(BaseException):
+    """Begin again with this input and an empty journal. No Exception, so that `except Exception` lets it through."""
+
+    def __init__(self, payload: bytes) -> None:
+        super().__init__("continue as new")
+        self.payload = payload

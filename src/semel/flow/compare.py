@@ -9,7 +9,7 @@ from typing import Any, Final
 from semel.errors import Forbidden, NonDeterminism
 from semel.flow.commands import MARK, Command, Kind
 from semel.flow.entries import Asked, Deed, Dropped, Entry, Fired, Resolved
-from semel.flow.place import where
+from semel.flow.source_location import where
 
 _foreign: Final[list[tuple[type[BaseException], Callable[[Any], Forbidden | NonDeterminism]]]] = []
 """Errors of other guards than Semel's, and what they are in its words."""

@@ -38,15 +38,14 @@ from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.engine.requests import request, workflow_request
 from semel.errors import InvalidValue
-from semel.flow.commands import RESULT_OF, Command, Kind, mark_of
-from semel.flow.control import ContinueAsNew
+from semel.flow.commands import RESULT_OF, Command, ContinueAsNew, Kind, mark_of
 from semel.flow.logger import WorkflowLogger
 from semel.flow.signals import reader_of
 from semel.flow.steps import step_of
 from semel.flow.turn import Ended
 
 if TYPE_CHECKING:
-    from semel.flow.actor import Actor
+    from semel.flow.entity import Actor
     from semel.flow.instance import Instance
 
 R = TypeVar("R")

@@ -9,7 +9,7 @@ from typing import Any
 
 from semel.codec import decode_plain
 from semel.contract.times import from_micros
-from semel.flow import entries, recording, snapshot
+from semel.flow import entries, history_file, snapshot
 from semel.flow.commands import key_in
 from semel.flow.entries import Asked, Began, Dropped, Entry, Fired, Resolved, Signalled, Stopped, Turned, stored
 
@@ -57,7 +57,7 @@ def tell_history(rows: Iterable[bytes], first: int = 1) -> list[Event]:
 
 def read_history(text: str) -> tuple[dict[str, Any], list[Event]]:
     """An exported history: whose it is, and its events. InvalidValue: it is none."""
-    past = recording.load(text)
+    past = history_file.load(text)
     head = {"key": past.key, "id": past.id, past.kind: past.name}
     if past.kind == "entity":
         head["state"] = decode_plain(None if past.snapshot is None else snapshot.load(past.snapshot).input)

@@ -17,13 +17,9 @@ from semel.define.workflow import Workflow
 from semel.engine.start_request import StartRequest
 from semel.errors import InvalidValue, NonDeterminism, SemelError
 from semel.flow.answers import answer, hand
-from semel.flow.commands import IN_PLACE, NO_ANSWER, Command, Kind
+from semel.flow.commands import IN_PLACE, NO_ANSWER, Command, ContinueAsNew, Kind
 from semel.flow.compare import alike, difference, once_alike, refused, same
 from semel.flow.context import Context
-from semel.flow.control import ContinueAsNew
-from semel.flow.deadline import agreed
-from semel.flow.dice import Dice
-from semel.flow.ending import completed, ending, told_end
 from semel.flow.entries import (
     FORMAT,
     Asked,
@@ -40,10 +36,11 @@ from semel.flow.entries import (
 )
 from semel.flow.guard import guard
 from semel.flow.loop import FlowFuture, FlowLoop, Timer
+from semel.flow.randomness import Dice
 from semel.flow.signals import Signals
 from semel.flow.snapshot import Snapshot
-from semel.flow.timers import Timers
-from semel.flow.turn import Arrival, Identity, Turn, stopped
+from semel.flow.timers import Timers, agreed
+from semel.flow.turn import Arrival, Identity, Turn, completed, ending, stopped, told_end
 from semel.settings import Settings
 
 running_loop: Final[Callable[[], Any]] = asyncio.events._get_running_loop

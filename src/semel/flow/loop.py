@@ -19,9 +19,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from semel.errors import Forbidden
+from semel.flow.asyncio_order import keep_order, restore_order
 from semel.flow.guard import refusal
-from semel.flow.order import keep_order, restore_order
-from semel.flow.place import where
+from semel.flow.source_location import where
 
 if TYPE_CHECKING:
     from semel.flow.turn import Identity

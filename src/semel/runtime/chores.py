@@ -13,7 +13,7 @@ from typing import Final
 from semel.engine.failure_log import RepeatedFailures
 from semel.errors import EngineError, EngineUnavailable, phrase
 from semel.runtime.outage import Outage
-from semel.runtime.patience import pause
+from semel.runtime.retries import pause
 
 log = logging.getLogger("semel.worker")
 LONGEST_PAUSE: Final = 60.0

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from semel.contract.decision import Reason
 from semel.errors import phrase
-from semel.runtime.patience import pause
+from semel.runtime.retries import pause
 
 FLUSH_AFTER: Final = 0.5
 """Seconds for which counts are gathered before they are written."""

@@ -103,7 +103,7 @@ class TemporalServer:
         ]  # fmt: skip
 
     async def _until_it_serves(self, began: int) -> None:
-        from semel.engines.temporal.connecting import Target, connect
+        from semel.engines.temporal.connect import Target, connect
 
         deadline = time.monotonic() + START_WITHIN
         while time.monotonic() < deadline:
@@ -157,8 +157,8 @@ class TemporalServer:
         return run(self._prepared(namespace, parse_duration(retention, "retention")))
 
     async def _prepared(self, namespace: str, retention: timedelta) -> list[str]:
-        from semel.engines.temporal.connecting import Target, connect
-        from semel.engines.temporal.migrating import migrate
+        from semel.engines.temporal.connect import Target, connect
+        from semel.engines.temporal.namespace import migrate
 
         return await migrate(await connect(Target(self.address, namespace)), retention)
 

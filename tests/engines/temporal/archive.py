@@ -9,8 +9,8 @@ from typing import Any
 
 from semel.contract.durations import parse_duration
 from semel.contract.lifecycle import Status
-from semel.engines.temporal.ledger import Reservation, Settlement
 from semel.engines.temporal.records import Records, open_records
+from semel.engines.temporal.worker_requests import Reservation, Settlement
 from semel.errors import EngineUnavailable
 from tests.world import World
 

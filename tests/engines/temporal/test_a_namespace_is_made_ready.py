@@ -13,8 +13,9 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, Register
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from semel.engines.temporal.connecting import Target, connect
-from semel.engines.temporal.migrating import ATTRIBUTE, check, look, migrate
+from semel.engines.temporal.connect import Target, connect
+from semel.engines.temporal.names import ATTRIBUTE
+from semel.engines.temporal.namespace import check, look, migrate
 from semel.errors import ConfigError, EngineUnavailable
 from semel.testing.temporal_server import TemporalServer, free_port
 

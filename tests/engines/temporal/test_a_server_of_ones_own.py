@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from semel.engines.temporal.connecting import parse
+from semel.engines.temporal.connect import parse
 from semel.errors import ConfigError, EngineUnavailable
 from semel.settings import TemporalSettings
 from semel.testing import temporal_server as room

@@ -11,7 +11,7 @@ from temporalio.client import WorkflowHandle
 
 import semel
 from semel import Status
-from semel.engines.temporal.reading import Reader, Seen
+from semel.engines.temporal.executions import Reader, Seen
 from tests.temporal_world import TemporalWorld
 from tests.world import ended, eventually
 

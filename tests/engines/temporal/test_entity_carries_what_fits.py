@@ -10,8 +10,9 @@ from msgspec import Raw
 
 import semel
 from semel.contract.decision import Reason
-from semel.engines.temporal import acting, carrying
-from semel.engines.temporal.carrying import Row, pack, unpack
+from semel.engines.temporal import entity_carryover
+from semel.engines.temporal.entity_carryover import Row, pack, unpack
+from semel.engines.temporal.inside import entity
 from tests.conftest import new_world
 from tests.temporal_world import TemporalWorld
 
@@ -60,7 +61,7 @@ def test_a_state_without_room_for_any_key() -> None:
 
 def test_the_most_that_there_can_be_is_packed_quickly() -> None:
     packed = pack(rows(10_000, 3000), b"{}")
-    assert len(packed.data) <= carrying.MOST
+    assert len(packed.data) <= entity_carryover.MOST
     assert packed.keys == 0
 
 
@@ -69,8 +70,8 @@ async def test_an_entity_with_more_than_fits(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is never stuck, and says what it gave up."""
-    monkeypatch.setattr(acting, "LONG", 30)
-    monkeypatch.setattr(carrying, "MOST", 3000)
+    monkeypatch.setattr(entity, "LONG", 30)
+    monkeypatch.setattr(entity_carryover, "MOST", 3000)
     monkeypatch.setattr(pack, "__defaults__", (None, 0, 3000))
     world = new_world("temporal", tmp_path, request)
     assert isinstance(world, TemporalWorld)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import semel
-from semel.engines.temporal import acting
+from semel.engines.temporal.inside import entity
 from tests.conftest import new_world
 from tests.temporal_world import TemporalWorld
 from tests.world import eventually, waits
@@ -21,7 +21,7 @@ SHORT = 40
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TemporalWorld:
-    monkeypatch.setattr(acting, "LONG", SHORT)
+    monkeypatch.setattr(entity, "LONG", SHORT)
     made = new_world("temporal", tmp_path, request)
     assert isinstance(made, TemporalWorld)
     return made

@@ -11,7 +11,7 @@ from temporalio.client import WorkflowHistory
 
 import semel
 from semel.engine.protocol import Replayed
-from semel.engines.temporal.replaying import replay
+from semel.engines.temporal.replay import replay
 from tests.engines.temporal import bakery
 from tests.engines.temporal.record import HISTORIES, KEPT, OLDER
 

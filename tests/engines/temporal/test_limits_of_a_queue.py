@@ -12,7 +12,7 @@ import semel
 from semel.contract.rates import Rate
 from semel.engine.requests import request
 from semel.engine.start_request import StartRequest
-from semel.engines.temporal.covering import Coverage
+from semel.engines.temporal.coverage import Coverage
 from semel.flow.commands import Kind
 from semel.settings import QueueSettings
 from tests.conftest import new_world

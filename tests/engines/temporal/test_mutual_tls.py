@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from semel.engines.temporal.connecting import connect, parse
-from semel.engines.temporal.migrating import check
+from semel.engines.temporal.connect import connect, parse
+from semel.engines.temporal.namespace import check
 from semel.errors import EngineError
 from semel.settings import TemporalSettings
 from semel.testing.temporal_server import TemporalServer

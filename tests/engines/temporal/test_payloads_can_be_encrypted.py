@@ -11,7 +11,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, 
 from temporalio.converter import DataConverter
 
 import semel
-from semel.engines.temporal.connecting import converter
+from semel.engines.temporal.connect import converter
 from tests.engines.temporal.sealed import Seal
 from tests.engines.temporal.tenants import QUEUE, their_worker
 from tests.temporal_world import TemporalWorld

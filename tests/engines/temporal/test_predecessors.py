@@ -12,10 +12,10 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 
 from semel.engine.ids import new_id
-from semel.engines.temporal import predecessors
-from semel.engines.temporal.card import MEMO, Card
-from semel.engines.temporal.predecessors import ALWAYS, MOST_PAGES, MOST_TAGS, find_sent, successor_card
-from semel.engines.temporal.reading import Reader, Seen
+from semel.engines.temporal import start
+from semel.engines.temporal.executions import Reader, Seen
+from semel.engines.temporal.memo import MEMO, Card
+from semel.engines.temporal.start import ALWAYS, MOST_PAGES, MOST_TAGS, find_sent, successor_card
 
 
 class Chain(Reader):
@@ -109,7 +109,7 @@ async def test_one_is_found_behind_another_that_was_cleaned_up() -> None:
 
 
 async def test_a_tag_that_two_requests_share_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predecessors, "tag_of", lambda request_id: "same")
+    monkeypatch.setattr(start, "tag_of", lambda request_id: "same")
     chain = Chain()
     asked = [chain.add() for _ in range(3)]
     assert await chain.find(new_id()) is None

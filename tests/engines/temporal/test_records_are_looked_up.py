@@ -5,7 +5,7 @@ import re
 import asyncpg
 
 from semel.engines.journal.script import load_queries
-from semel.engines.postgres.wire import PLANS
+from semel.engines.postgres.connection import PLANS
 from tests.world import World
 
 

@@ -11,7 +11,7 @@ import pytest
 from semel.contract.decision import Reason
 from semel.engines.temporal.records import open_records
 from semel.errors import EngineUnavailable
-from semel.runtime import patience
+from semel.runtime import retries
 from tests.engines.temporal.archive import WEEK, Away, end, opened, run, tapped
 from tests.faults.server import fragile_postgres
 from tests.world import World, eventually
@@ -19,7 +19,7 @@ from tests.world import World, eventually
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "pause", lambda attempt, most=5.0: 0.01)
+    monkeypatch.setattr(retries, "pause", lambda attempt, most=5.0: 0.01)
 
 
 async def test_a_start_that_needs_the_ledger_is_refused_and_told_why(world: World) -> None:

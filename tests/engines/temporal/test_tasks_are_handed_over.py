@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import semel
-from semel.engines.temporal.slots import Slots
+from semel.engines.temporal.pollers import Slots
 from tests.conftest import new_world
 from tests.world import World
 

@@ -15,10 +15,10 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from semel.engine.protocol import Finding
-from semel.engines.temporal import doctor, stuck
-from semel.engines.temporal.connecting import Target, connect
+from semel.engines.temporal import doctor, stuck_workflows
+from semel.engines.temporal.connect import Target, connect
 from semel.engines.temporal.doctor import examine
-from semel.engines.temporal.migrating import migrate
+from semel.engines.temporal.namespace import migrate
 from semel.testing.temporal_server import TemporalServer
 from tests.world import eventually
 
@@ -110,7 +110,7 @@ async def test_a_stuck_workflow_is_found_with_the_reason(temporal_server: Tempor
 async def test_one_that_the_server_reports_is_found_among_many(
     temporal_server: TemporalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stuck, "MOST_SEEN", 1)
+    monkeypatch.setattr(stuck_workflows, "MOST_SEEN", 1)
     client = await ready(temporal_server)
     async with serving(client, "q"):
         await client.start_workflow(Broken.run, id="order-1", task_queue="q")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import semel
-from semel.engines.temporal.needs import longest
+from semel.engines.temporal.namespace import longest
 from semel.settings import Settings
 
 

@@ -12,9 +12,9 @@ import pytest
 from temporalio.service import TLSConfig
 
 import semel
-from semel.engines.temporal import locating
-from semel.engines.temporal.connecting import Target, parse
-from semel.engines.temporal.locating import located
+from semel.engines.temporal import url
+from semel.engines.temporal.connect import Target, parse
+from semel.engines.temporal.url import located
 from semel.errors import ConfigError, InputError
 from semel.settings import Settings, TemporalSettings, load
 
@@ -181,7 +181,7 @@ def test_records_in_the_environment_do_not_concern_an_app_with_another_url(monke
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locating.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(url.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'semel\[temporal\]'"):
         located(Settings(url="temporal://host"), None)
 

@@ -28,22 +28,22 @@ from semel.engine.protocol import (
     WorkerState,
     failed_messages_finding,
 )
-from semel.engine.service import examine_service
+from semel.engine.served_functions import examine_service
 from semel.engine.start_request import StartRequest
-from semel.engines.journal import cleaning, control, leasing, mailing, migrating, reading, resetting
-from semel.engines.journal.admission import Admissions
-from semel.engines.journal.coalesce import Coalescer
-from semel.engines.journal.hub import Hub
+from semel.engines.journal import control, inbox, leases, migrations, read, reset, retention
+from semel.engines.journal.admissions import Admissions
+from semel.engines.journal.control import WrittenQueueSettings
+from semel.engines.journal.group_commit import Coalescer
 from semel.engines.journal.lanes import Lanes
-from semel.engines.journal.lookout import backlog, worker_state
-from semel.engines.journal.queue_settings import WrittenQueueSettings
+from semel.engines.journal.notifications import Hub
 from semel.engines.journal.script import Store
+from semel.engines.journal.unserved import backlog, worker_state
 from semel.engines.journal.worker import JournalWorker
 from semel.errors import EngineError
-from semel.flow.replaying import try_replay
+from semel.flow.replay import try_replay
 from semel.runtime.duplicates import warn_of_lost_counts
 from semel.runtime.events import Events
-from semel.runtime.patience import persistently
+from semel.runtime.retries import persistently
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.journal")
@@ -73,7 +73,7 @@ class JournalEngine:
         self._queue_settings = WrittenQueueSettings(store, namespace)
         self._lanes = Lanes(store, namespace, on_loss=self._queue_settings.doubt)
         self._admissions = Admissions(store, namespace, self._lanes, self._hub)
-        self._mail = mailing.Mail(store, namespace, self._lanes, self._hub)
+        self._mail = inbox.Mail(store, namespace, self._lanes, self._hub)
         self._outcomes: Coalescer[str, Outcome | None] = Coalescer(self._read_outcomes, 1000)
         self._opening: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -81,7 +81,7 @@ class JournalEngine:
     async def open(self) -> None:
         """Check the tables once; every verb calls this first."""
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
-            self._opening = asyncio.create_task(migrating.ready(self._store, self._auto_migrate))
+            self._opening = asyncio.create_task(migrations.ready(self._store, self._auto_migrate))
         if not self._opening.done():
             await asyncio.shield(self._opening)
 
@@ -114,29 +114,29 @@ class JournalEngine:
     async def get(self, id: str) -> Execution | None:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, reading.get, self._namespace, id)
+        return await persistently(self._store.run, read.get, self._namespace, id)
 
     async def find(self, kind: str, key: str) -> Execution | None:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, reading.find, self._namespace, kind, key)
+        return await persistently(self._store.run, read.find, self._namespace, kind, key)
 
     async def executions(self, which: Filter) -> list[Execution]:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, reading.recent, self._namespace, which)
+        return await persistently(self._store.run, read.recent, self._namespace, which)
 
     async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed] | None, datetime]:
         """See Engine."""
         await self.open()
         await self._admissions.write_counts()
-        executions, suppressed, now = await persistently(self._store.run, reading.explain, self._namespace, kind, key)
+        executions, suppressed, now = await persistently(self._store.run, read.explain, self._namespace, kind, key)
         return executions, suppressed, from_micros(now)
 
     async def input_of(self, id: str) -> bytes | None:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, reading.input_of, self._namespace, id)
+        return await persistently(self._store.run, read.input_of, self._namespace, id)
 
     async def outcome(self, id: str, timeout: float | None) -> Outcome | None:
         """See Engine."""
@@ -145,7 +145,7 @@ class JournalEngine:
         return await self._hub.until(id, lambda: self._outcomes.add(id), timeout, POLL)
 
     async def _read_outcomes(self, ids: Sequence[str]) -> list[Outcome | BaseException | None]:
-        found = await persistently(self._store.run, reading.outcomes, list(ids))
+        found = await persistently(self._store.run, read.outcomes, list(ids))
         forgotten = Outcome(Status.COMPLETED, None, None, expired=True)
         return [found.get(id_, forgotten) for id_ in ids]
 
@@ -188,23 +188,23 @@ class JournalEngine:
     async def state_of(self, key: str) -> tuple[bool, bytes | None]:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, mailing.state, self._namespace, key)
+        return await persistently(self._store.run, inbox.state, self._namespace, key)
 
     async def undelivered(self, kind: str, key: str) -> Undelivered:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, mailing.undelivered, self._namespace, kind, key)
+        return await persistently(self._store.run, inbox.undelivered, self._namespace, kind, key)
 
     async def failing_entities(self, most: int) -> list[str]:
         """See Engine."""
         await self.open()
-        found = await persistently(self._store.run, mailing.failed_messages, self._namespace, most)
+        found = await persistently(self._store.run, inbox.failed_messages, self._namespace, most)
         return [key for key, _ in found]
 
     async def terminate(self, id: str, why: str) -> Status | None:
         """See Engine."""
         await self.open()
-        error = reading.dump_error(ErrorInfo("semel.Terminated", why))
+        error = read.dump_error(ErrorInfo("semel.Terminated", why))
         status = await persistently(self._store.run, control.terminate, self._namespace, id, error)
         self._hub.done([id])
         self._hub.news([id])
@@ -214,17 +214,17 @@ class JournalEngine:
     async def published(self, id: str, name: str) -> bytes | None:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, reading.published, self._namespace, id, name)
+        return await persistently(self._store.run, read.published, self._namespace, id, name)
 
     async def attributes(self, id: str) -> dict[str, str]:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, reading.attributes, self._namespace, id)
+        return await persistently(self._store.run, read.attributes, self._namespace, id)
 
     async def past(self, id: str) -> Past | None:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, reading.past, self._namespace, id)
+        return await persistently(self._store.run, read.past, self._namespace, id)
 
     async def replay(self, id: str, registry: Registry, settings: Settings) -> Replayed | None:
         """See Engine."""
@@ -234,7 +234,7 @@ class JournalEngine:
     async def reset(self, id: str, new_id: str, commit: int) -> str:
         """See Engine."""
         await self.open()
-        await self._store.run(resetting.reset, self._namespace, id, new_id, commit)
+        await self._store.run(reset.reset, self._namespace, id, new_id, commit)
         self._hub.done([id])
         self._hub.news([id])
         self._hub.work(())
@@ -255,7 +255,7 @@ class JournalEngine:
     async def queues(self) -> list[QueueState]:
         """See Engine."""
         await self.open()
-        depths, limits, _ = await persistently(self._store.run, reading.overview, self._namespace)
+        depths, limits, _ = await persistently(self._store.run, read.overview, self._namespace)
         settings = {
             name: QueueSettings(
                 None if retention is None else span(retention),
@@ -275,7 +275,7 @@ class JournalEngine:
     async def workers(self) -> list[WorkerState]:
         """See Engine."""
         await self.open()
-        _, _, rows = await persistently(self._store.run, reading.overview, self._namespace)
+        _, _, rows = await persistently(self._store.run, read.overview, self._namespace)
         return [worker_state(row) for row in rows]
 
     async def waiting(self) -> list[Waiting]:
@@ -303,43 +303,43 @@ class JournalEngine:
         await self.open()
         looked = 0
         while True:
-            slips, executions = await self._store.run(cleaning.clean)
+            slips, executions = await self._store.run(retention.clean)
             looked += executions
             if not slips:
                 return looked
 
     async def migrate(self, progress: Callable[[str], None]) -> list[str]:
         """See Engine."""
-        return await migrating.migrate(self._store, progress)
+        return await migrations.migrate(self._store, progress)
 
     async def doctor(self) -> list[Finding]:
         """See Engine."""
         findings = [Finding(*row) for row in await self._store.check()]
-        applied = await self._store.run(migrating.applied)
-        missing = migrating.missing(self._store.migrations, applied)
+        applied = await self._store.run(migrations.applied)
+        missing = migrations.missing(self._store.migrations, applied)
         if not applied and self._auto_migrate:
             return [*findings, Finding(True, "migrations", "no tables yet: they are created on first use")]
         at = f"at {max(applied, default=0)}, newest is {self._store.migrations[-1][0]}"
         findings.append(Finding(not missing, "migrations", at + (": run semel migrate" if missing else "")))
         if missing:
             return findings
-        now = await self._store.run(reading.clock)
+        now = await self._store.run(read.clock)
         skew = abs(now / 1e6 - time.time())
         findings.append(Finding(skew < 5, "clock", f"this machine is {skew:.1f} s off the database's clock"))
         workers = await self.workers()
         findings.append(Finding(True, "workers", f"{len(workers)} with a lease"))
         late = [w.name for w in workers if w.expires_at < from_micros(now)]
         findings.append(Finding(not late, "leases", f"run out: {', '.join(late)}" if late else "all current"))
-        orphans = await self._store.run(leasing.find_orphans)
+        orphans = await self._store.run(leases.find_orphans)
         whose = f"{orphans} workers without a lease hold some: the next cleaning puts them back"
         findings.append(Finding(not orphans, "claims", whose if orphans else "all by workers with a lease"))
         failed = len(await self.executions(Filter(status=Status.FAILED, limit=1000)))
         findings.append(Finding(True, "failed executions", f"{failed if failed < 1000 else 'over 1000'}"))
         living = [w for w in workers if w.expires_at >= from_micros(now)]
         findings += examine_service(await self.waiting(), living)
-        findings.append(_parked(await self._store.run(reading.parked, self._namespace, MOST_PARKED + 1)))
-        findings.append(_stranded(await self._store.run(reading.stranded, self._namespace, MOST_PARKED + 1)))
-        failing = await self._store.run(mailing.failed_messages, self._namespace, MOST_PARKED + 1)
+        findings.append(_parked(await self._store.run(read.parked, self._namespace, MOST_PARKED + 1)))
+        findings.append(_stranded(await self._store.run(read.stranded, self._namespace, MOST_PARKED + 1)))
+        failing = await self._store.run(inbox.failed_messages, self._namespace, MOST_PARKED + 1)
         findings.append(failed_messages_finding([f"{key} ({count})" for key, count in failing]))
         return findings
 

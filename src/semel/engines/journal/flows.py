@@ -17,17 +17,16 @@ from semel.contract.records import ErrorInfo
 from semel.define.context import Running
 from semel.engine.failure_log import RepeatedFailures
 from semel.engine.outcomes import describe
-from semel.engines.journal.claiming import Claim
-from semel.engines.journal.coalesce import Coalescer
-from semel.engines.journal.commits import carry_out, commit_of
+from semel.engines.journal.claims import Claim
+from semel.engines.journal.flow_rows import Clock, Held, Loaded, Ready, carry_out, commit_of
+from semel.engines.journal.group_commit import Coalescer
 from semel.engines.journal.inbox import arrivals_of
 from semel.engines.journal.lanes import Lanes
-from semel.engines.journal.leasing import lost_with
-from semel.engines.journal.loading import Clock, Held, Loaded, Ready
-from semel.engines.journal.performing import Performer
-from semel.engines.journal.reading import dump_error
+from semel.engines.journal.leases import lost_with
+from semel.engines.journal.read import dump_error
 from semel.engines.journal.script import Row
-from semel.engines.journal.turning import (
+from semel.engines.journal.steps import Performer
+from semel.engines.journal.turns import (
     Commit,
     Moved,
     Verdict,
@@ -50,15 +49,15 @@ from semel.errors import (
     phrase_with_type,
 )
 from semel.flow import entries, snapshot
-from semel.flow.actor import Actor
 from semel.flow.commands import Command, Kind
+from semel.flow.entity import Actor
+from semel.flow.entity_messages import Seen, SeenRow
 from semel.flow.entries import Resolved, Turned
 from semel.flow.instance import Instance
-from semel.flow.seen import Seen, SeenRow
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Identity, Turn
 from semel.runtime.long_journal import LONG, warn_of_long_journal
-from semel.runtime.patience import pause, persistently
+from semel.runtime.retries import pause, persistently
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from semel.engines.journal.claiming import Claim, Fence
-from semel.engines.journal.leasing import take_back_these
+from semel.engines.journal.claims import Claim, Fence
+from semel.engines.journal.leases import take_back_these
 from semel.engines.journal.script import Ask, Each, Line, Script, procedure
-from semel.runtime.patience import persistently
+from semel.runtime.retries import persistently
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from semel.engine.start_request import RunOptions
 from semel.engines.journal.script import Ask, Line, Script, Store, procedure
-from semel.runtime.patience import persistently
+from semel.runtime.retries import persistently
 
 FLOWS = "@flows"
 """Lanes of workflows and entities: limits of a queue are for its tasks, not for turns."""

@@ -16,31 +16,29 @@ from semel.contract.lifecycle import Status
 from semel.contract.times import micros
 from semel.define.context import Running
 from semel.define.registry import Registry
-from semel.engine import undecodable
+from semel.engine import undecodable_input
 from semel.engine.events import WorkerEvent, WorkerEventType
 from semel.engine.failure_log import RepeatedFailures
-from semel.engines.journal.claiming import Claim, random_number, release
-from semel.engines.journal.cleaning import Cleaning
-from semel.engines.journal.coalesce import Coalescer
+from semel.engines.journal.claims import Claim, Intake, random_number, release
+from semel.engines.journal.control import WrittenQueueSettings
 from semel.engines.journal.flows import Flows
-from semel.engines.journal.heart import Heart
+from semel.engines.journal.group_commit import Coalescer
+from semel.engines.journal.heartbeat import Heart
 from semel.engines.journal.holdings import UnansweredClaims, confirm, give_back, reconcile
-from semel.engines.journal.hub import Hub
-from semel.engines.journal.intake import Intake
 from semel.engines.journal.lanes import Lanes
-from semel.engines.journal.leasing import register, retire
-from semel.engines.journal.lookout import Lookout
-from semel.engines.journal.queue_settings import WrittenQueueSettings
-from semel.engines.journal.reporting import report_endings
+from semel.engines.journal.leases import register, retire
+from semel.engines.journal.notifications import Hub
+from semel.engines.journal.retention import Cleaning
 from semel.engines.journal.script import Line, Store
-from semel.engines.journal.settling import MOST_AT_ONCE, Ending, ending_of, leave, put_off, settle
-from semel.engines.journal.turning import unpark
+from semel.engines.journal.settle import MOST_AT_ONCE, Ending, ending_of, leave, put_off, report_endings, settle
+from semel.engines.journal.turns import unpark
+from semel.engines.journal.unserved import Lookout
 from semel.errors import EngineError, EngineUnavailable, LeaseLost, phrase
 from semel.runtime.attempt import Interrupted, run_attempt
 from semel.runtime.chores import Chores
 from semel.runtime.events import Events
 from semel.runtime.outage import Outage
-from semel.runtime.patience import pause, persistently
+from semel.runtime.retries import pause, persistently
 from semel.runtime.threads import Threads
 from semel.settings import Settings
 
@@ -104,7 +102,7 @@ class JournalWorker:
         self._strays = False
         """A claim did not come to a good end: the database may count tasks as ours that we do not know of."""
         self.unanswered = UnansweredClaims(self.doubt)
-        self._warner = undecodable.Warner(log, self.settings.decode_timeout)
+        self._warner = undecodable_input.Warner(log, self.settings.decode_timeout)
         self._threads: Threads | None = None
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._stopping = False
@@ -402,7 +400,7 @@ class JournalWorker:
         for ending in again:
             self.heart.due_in(ending.retry_in or 0.0)
         if left:
-            self.heart.due_in(undecodable.FIRST)
+            self.heart.due_in(undecodable_input.FIRST)
         with contextlib.suppress(EngineUnavailable):  # the results are in; others look by themselves before long
             await self.intake.freed([e.claim for e in endings])
         return [ending.claim.token not in refused for ending in endings]

@@ -24,9 +24,9 @@ from semel.engines.journal.script import (
     load_queries,
 )
 from semel.engines.postgres.address import Address
-from semel.engines.postgres.ear import Ear
-from semel.engines.postgres.wire import LOST, PLANS, Wire
-from semel.engines.postgres.work import RETRIED, work_in
+from semel.engines.postgres.connection import LOST, PLANS, Wire
+from semel.engines.postgres.listener import Ear
+from semel.engines.postgres.user_transactions import RETRIED, work_in
 
 T = TypeVar("T")
 P = ParamSpec("P")

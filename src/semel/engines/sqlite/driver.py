@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
-from semel.engines.sqlite.numbered import NUMBERED_PLACEHOLDERS_WARN, with_names
+from semel.engines.sqlite.parameters import NUMBERED_PLACEHOLDERS_WARN, with_names
 from semel.errors import ConfigError
 
 OLDEST: Final = (3, 38, 0)

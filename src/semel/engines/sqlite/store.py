@@ -11,8 +11,8 @@ from typing import ParamSpec, TypeVar, cast
 from semel.engines.journal.script import Line, Listener, Procedure, Tap, load_migrations
 from semel.engines.sqlite import library_guard
 from semel.engines.sqlite.driver import choose_driver
-from semel.engines.sqlite.scribe import LOCK_PATIENCE, Scribe
-from semel.engines.sqlite.watch import Bell, Watch
+from semel.engines.sqlite.file_watch import Bell, Watch
+from semel.engines.sqlite.writer_thread import LOCK_PATIENCE, Scribe
 from semel.errors import EngineUnavailable
 
 T = TypeVar("T")

@@ -16,18 +16,17 @@ from semel.contract.times import from_micros
 from semel.define.registry import Registry
 from semel.engine.protocol import Admission, Outcome, Waiting, WorkerState
 from semel.engine.start_request import StartRequest
-from semel.engines.temporal import cleaning, controlling, listing, migrating, presence, queueing, resetting
+from semel.engines.temporal import control, lists, namespace, queues, reset, retention, workers
 from semel.engines.temporal.arrivals import Look, Moment, read_moments
-from semel.engines.temporal.asking import Questions
-from semel.engines.temporal.bridge import Heirloom
-from semel.engines.temporal.covering import Coverage, too_short
-from semel.engines.temporal.inheriting import Inheritance
-from semel.engines.temporal.names import kind_of, split
-from semel.engines.temporal.needs import longest
-from semel.engines.temporal.reading import Reader, Seen
+from semel.engines.temporal.carryover import Inheritance
+from semel.engines.temporal.coverage import Coverage, too_short
+from semel.engines.temporal.executions import Reader, Seen
+from semel.engines.temporal.messages import Mail, Questions
+from semel.engines.temporal.names import ATTRIBUTE, kind_of, split
+from semel.engines.temporal.namespace import longest
 from semel.engines.temporal.records import Records
-from semel.engines.temporal.starting import Starter
-from semel.engines.temporal.writing import Mail
+from semel.engines.temporal.start import Starter
+from semel.engines.temporal.worker_requests import Heirloom
 from semel.errors import MigrationNeeded
 from semel.runtime.events import Events
 from semel.settings import QueueSettings, Settings
@@ -109,14 +108,14 @@ class Cluster:
 
     async def get(self, id: str) -> Execution | None:
         """An execution by its id, or by how its id begins."""
-        seen = await self.reader.find(id) or await listing.by_beginning(self.reader, id)
+        seen = await self.reader.find(id) or await lists.by_beginning(self.reader, id)
         if seen is None:
             return await self.records.get(id) if self.records.there else None
         return await self.told(seen)
 
     async def told(self, seen: Seen) -> Execution:
         """The record of a workflow, without what is past its retention."""
-        return listing.aged(await self.reader.execution(seen), from_micros(self.now()))
+        return lists.aged(await self.reader.execution(seen), from_micros(self.now()))
 
     async def input_of(self, id: str) -> bytes | None:
         """What an execution was given, while that is kept."""
@@ -154,7 +153,7 @@ class Cluster:
 
     async def cancel(self, id: str) -> Status | None:
         """Ask an execution to stop."""
-        return await controlling.cancel(self.client, self.reader, id)
+        return await control.cancel(self.client, self.reader, id)
 
     async def keys_of(self, id: str) -> bytes | None:
         """What an entity that has ended leaves to the next one."""
@@ -166,38 +165,38 @@ class Cluster:
 
     async def let_go(self, wards: Mapping[str, str]) -> None:
         """What a workflow stops wanting ends as it was agreed, unless others have joined it."""
-        await controlling.let_go(self.client, self.reader, wards)
+        await control.let_go(self.client, self.reader, wards)
 
     async def close_orphan(self, id: str, parent: str, how: str) -> None:
         """End a child whose parent was terminated while the child was being started: its end could not name it."""
         seen = await self.reader.find(parent)
-        if seen is not None and not seen.live and await resetting.heir_of(self.reader, parent) is None:
-            await controlling.let_go(self.client, self.reader, {id: how})
+        if seen is not None and not seen.live and await reset.heir_of(self.reader, parent) is None:
+            await control.let_go(self.client, self.reader, {id: how})
 
     async def heir_of(self, id: str) -> str | None:
         """The execution that one goes on as, if it was reset."""
-        return await resetting.heir_of(self.reader, id)
+        return await reset.heir_of(self.reader, id)
 
     async def inheritance(self, of: Heirloom) -> Inheritance:
         """What is there for a workflow that goes on from a row of another run."""
-        return await resetting.inheritance(self.reader, of.id, of.run, of.commit)
+        return await reset.inheritance(self.reader, of.id, of.run, of.commit)
 
-    async def configure(self, queues: Mapping[str, QueueSettings]) -> None:
+    async def configure(self, settings: Mapping[str, QueueSettings]) -> None:
         """Set what is declared for queues."""
-        self.settings = replace(self.settings, queues=dict(queues))
-        await queueing.configure(self.client, queues)
+        self.settings = replace(self.settings, queues=dict(settings))
+        await queues.configure(self.client, settings)
 
     async def workers(self) -> list[WorkerState]:
         """The workers that live."""
-        return await presence.workers(self.client)
+        return await workers.workers(self.client)
 
     async def unserved(self, workers: Sequence[WorkerState]) -> list[Waiting]:
         """Some of what waits for a function, or on a queue, that none of these workers has."""
-        return await listing.unserved(self.reader, workers)
+        return await lists.unserved(self.reader, workers)
 
     async def clean(self) -> int:
         """Delete what is past its retention; how many were looked at."""
-        looked = await cleaning.clean(self.client, self.reader, from_micros(self.now()))
+        looked = await retention.clean(self.client, self.reader, from_micros(self.now()))
         await self.records.clean(self._lives)
         return looked
 
@@ -207,8 +206,8 @@ class Cluster:
 
     async def queues_of(self, names: Sequence[str], but: Collection[str]) -> set[str]:
         """Queues where executions of these names wait, besides some."""
-        among = f"ExecutionStatus = 'Running' AND WorkflowType IN ({', '.join(map(listing.quoted, names))})"
-        return await queueing.used(self.reader, f"{among} AND {migrating.ATTRIBUTE} IS NOT NULL", but)
+        among = f"ExecutionStatus = 'Running' AND WorkflowType IN ({', '.join(map(lists.quoted, names))})"
+        return await queues.used(self.reader, f"{among} AND {ATTRIBUTE} IS NOT NULL", but)
 
     async def settled(self, id: str, run: str) -> bool:
         """Has a workflow heard of all that came for it?"""
@@ -218,12 +217,12 @@ class Cluster:
 
 async def look_at_namespace(client: Client) -> timedelta:
     """How long the namespace keeps what has ended. MigrationNeeded: it is missing, or not ready for Semel."""
-    kept = await migrating.look(client)
+    kept = await namespace.look(client)
     if kept is None:
         raise MigrationNeeded(
             f"there is no namespace {client.namespace!r} on this Temporal server. "
             f"Run: semel migrate --namespace {client.namespace}"
         )
     if not kept.indexed:
-        await migrating.check(client, timedelta(0))
+        await namespace.check(client, timedelta(0))
     return kept.retention

@@ -24,8 +24,9 @@ from temporalio.service import RPCError
 
 from semel.contract.durations import spell
 from semel.engine.protocol import Finding
-from semel.engines.temporal.migrating import ATTRIBUTE, ATTRIBUTE_TYPE, Kept, look, told, type_name
-from semel.engines.temporal.stuck import Looked, find_stuck
+from semel.engines.temporal.names import ATTRIBUTE
+from semel.engines.temporal.namespace import ATTRIBUTE_TYPE, Kept, look, told, type_name
+from semel.engines.temporal.stuck_workflows import Looked, find_stuck
 
 LEAST_SERVER = (1, 24)
 """The first that takes a policy for ids that are in use together with one for ids that were."""

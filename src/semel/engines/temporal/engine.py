@@ -30,25 +30,18 @@ from semel.engine.protocol import (
     WorkerState,
     failed_messages_finding,
 )
-from semel.engine.service import examine_service
+from semel.engine.served_functions import examine_service
 from semel.engine.start_request import StartRequest
-from semel.engines.temporal import (
-    controlling,
-    listing,
-    migrating,
-    queueing,
-    replaying,
-    resetting,
-)
+from semel.engines.temporal import control, lists, namespace, queues, replay, reset
+from semel.engines.temporal.activities import Runner
 from semel.engines.temporal.cluster import Cluster, look_at_namespace
-from semel.engines.temporal.connecting import Target, connect
+from semel.engines.temporal.connect import Target, connect
 from semel.engines.temporal.doctor import examine
+from semel.engines.temporal.executions import Reader
+from semel.engines.temporal.inside.message_counts import counted, last_conflict
 from semel.engines.temporal.names import workflow_id
-from semel.engines.temporal.needs import longest
-from semel.engines.temporal.reading import Reader
+from semel.engines.temporal.namespace import longest
 from semel.engines.temporal.records import Records
-from semel.engines.temporal.running import Runner
-from semel.engines.temporal.tally import counted, last_conflict
 from semel.engines.temporal.worker import TemporalWorker
 from semel.errors import EngineError
 from semel.runtime.events import Events
@@ -95,7 +88,7 @@ class TemporalEngine:
     async def _open(self) -> Cluster:
         client = await connect(self.target)
         if self._auto_migrate:
-            await migrating.migrate(client, self._needs())
+            await namespace.migrate(client, self._needs())
         kept = await look_at_namespace(client)
         return Cluster(client, kept, self.records, self._settings, self.definitions, self._clock, self.events)
 
@@ -139,12 +132,12 @@ class TemporalEngine:
     async def executions(self, which: Filter) -> list[Execution]:
         """See Engine."""
         cluster = await self.open()
-        return await listing.executions(cluster.reader, which, from_micros(self.now()))
+        return await lists.executions(cluster.reader, which, from_micros(self.now()))
 
     async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed] | None, datetime]:
         """See Engine."""
         cluster = await self.open()
-        runs = await listing.history(cluster.reader, workflow_id(kind, key))
+        runs = await lists.history(cluster.reader, workflow_id(kind, key))
         found = [await cluster.told(seen) for seen in runs]
         if not found and (forgotten := await self.find(kind, key)) is not None:
             found = [forgotten]
@@ -171,7 +164,7 @@ class TemporalEngine:
         cluster = await self.open()
         line = self._lines.get(id) or self._lines.setdefault(id, asyncio.Lock())
         async with line:
-            return await controlling.signal(cluster.client, cluster.reader, id, name, payload, key)
+            return await control.signal(cluster.client, cluster.reader, id, name, payload, key)
 
     async def send(self, message: Message) -> str:
         """See Engine."""
@@ -200,39 +193,39 @@ class TemporalEngine:
     async def failing_entities(self, most: int) -> list[str]:
         """See Engine."""
         cluster = await self.open()
-        return await listing.with_failed_messages(cluster.reader, most)
+        return await lists.with_failed_messages(cluster.reader, most)
 
     async def terminate(self, id: str, why: str) -> Status | None:
         """See Engine."""
         cluster = await self.open()
-        return await controlling.terminate(cluster.client, cluster.reader, id, why)
+        return await control.terminate(cluster.client, cluster.reader, id, why)
 
     async def published(self, id: str, name: str) -> bytes | None:
         """See Engine."""
         cluster = await self.open()
-        return await controlling.published(cluster.reader, id, name)
+        return await control.published(cluster.reader, id, name)
 
     async def attributes(self, id: str) -> dict[str, str]:
         """See Engine."""
         cluster = await self.open()
         seen = await cluster.reader.find(id)
-        return {} if seen is None else listing.attributes(seen)
+        return {} if seen is None else lists.attributes(seen)
 
     async def past(self, id: str) -> Past | None:
         """See Engine."""
         cluster = await self.open()
         seen = await cluster.reader.find(id)
-        return None if seen is None else await resetting.past(cluster.client, cluster.reader, seen)
+        return None if seen is None else await reset.past(cluster.client, cluster.reader, seen)
 
     async def replay(self, id: str, registry: Registry, settings: Settings) -> Replayed | None:
         """See Engine."""
         cluster = await self.open()
-        return await replaying.try_replay(cluster.client, cluster.reader, id, registry, settings, cluster.coverage)
+        return await replay.try_replay(cluster.client, cluster.reader, id, registry, settings, cluster.coverage)
 
     async def reset(self, id: str, new_id: str, commit: int) -> str:
         """See Engine."""
         cluster, now = await self.open(), from_micros(self.now())
-        return await resetting.reset(cluster.client, cluster.reader, cluster.starter, id, commit, now)
+        return await reset.reset(cluster.client, cluster.reader, cluster.starter, id, commit, now)
 
     async def redrive(self, id: str, new_id: str) -> str | None:
         """See Engine."""
@@ -240,7 +233,7 @@ class TemporalEngine:
         seen = await cluster.reader.find(id)
         if seen is not None and (refusal := cluster.coverage.refusal_again(self.definitions.get(seen.card.name))):
             raise refusal
-        return await controlling.redrive(cluster.starter, cluster.reader, id, from_micros(self.now()))
+        return await control.redrive(cluster.starter, cluster.reader, id, from_micros(self.now()))
 
     async def configure(self, queues: Mapping[str, QueueSettings]) -> None:
         """See Engine."""
@@ -251,7 +244,7 @@ class TemporalEngine:
     async def queues(self) -> list[QueueState]:
         """See Engine."""
         cluster = await self.open()
-        return await queueing.queues(cluster.client, cluster.reader, self._settings.queues, from_micros(self.now()))
+        return await queues.queues(cluster.client, cluster.reader, self._settings.queues, from_micros(self.now()))
 
     async def workers(self) -> list[WorkerState]:
         """See Engine."""
@@ -260,7 +253,7 @@ class TemporalEngine:
     async def waiting(self) -> list[Waiting]:
         """See Engine."""
         cluster = await self.open()
-        return await listing.waiting(cluster.reader)
+        return await lists.waiting(cluster.reader)
 
     def worker(self, registry: Registry, queues: Sequence[str] | None, settings: Settings) -> Worker:
         """See Engine."""
@@ -273,7 +266,7 @@ class TemporalEngine:
     async def migrate(self, progress: Callable[[str], None]) -> list[str]:
         """See Engine."""
         client = await connect(self.target)
-        done = await migrating.migrate(client, self._needs(), progress)
+        done = await namespace.migrate(client, self._needs(), progress)
         return done + await self.records.migrate(progress)
 
     async def doctor(self) -> list[Finding]:
@@ -284,11 +277,11 @@ class TemporalEngine:
             try:
                 cluster = await self.open()
                 workers = await cluster.workers()
-                findings += examine_service(await listing.waiting(cluster.reader, find_ready=not workers), workers)
+                findings += examine_service(await lists.waiting(cluster.reader, find_ready=not workers), workers)
             except EngineError as error:
                 findings.append(Finding(True, "functions", error.message))
         if any(finding.what == "search attribute" and finding.ok for finding in findings):
-            failing = await listing.with_failed_messages(Reader(client, self._needs()), MOST_SHOWN + 1)
+            failing = await lists.with_failed_messages(Reader(client, self._needs()), MOST_SHOWN + 1)
             findings.append(failed_messages_finding(failing))
         return findings + await self.records.doctor()
 

@@ -19,8 +19,7 @@ from temporalio.exceptions import (
 from semel.codec import converter_of
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
-from semel.engines.temporal.concluding import TIMED_OUT
-from semel.engines.temporal.payloads import bytes_of
+from semel.engines.temporal.payloads import TIMED_OUT, bytes_of
 from semel.flow.turn import Ended
 
 TERMINATED = "semel.Terminated"

@@ -8,59 +8,22 @@ one in; a key whose holder has neither settled nor is open in the cluster has lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
 from typing import Any, Final
 
-from msgspec import Struct
-
-from semel.contract.decision import Admit, Prior, Request, Reuse, decide
+from semel.contract.decision import Admit, Prior, Request, decide
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution
 from semel.contract.retention import Fate, Keeping, fate
 from semel.contract.times import from_micros, instant, micros, optional, span
 from semel.engine.protocol import Outcome
-from semel.engines.journal.reading import dump_error, load_error
+from semel.engines.journal.read import dump_error, load_error
 from semel.engines.journal.script import Ask, Collision, Each, Line, Row, Script, procedure
+from semel.engines.temporal.worker_requests import Reservation, Settlement
 
 DAY: Final = 86_400_000_000
 """Microseconds until one that has not ended is looked at."""
 AT_ONCE: Final = 200
 LOST: Final = ErrorInfo("semel.Terminated", "it ended in the cluster without a word: terminated, or deleted.")
-
-
-class Reservation(Struct, frozen=True):
-    """What a run says of itself when it takes its key."""
-
-    execution: str
-    kind: str
-    key: str
-    name: str
-    fingerprint: bytes
-    retention: timedelta
-    window: timedelta
-    generation: int = 0
-    previous: str | None = None
-    """The execution that it was decided to follow; this one gives up the key without another question."""
-    reuse: Reuse = Reuse.FAILED_ONLY
-    queue: str = "default"
-    priority: int = 0
-    max_attempts: int = 1
-    input: bytes | None = None
-    """Kept as long as the result, so that a conflict can name the fields that differ."""
-    older: Callable[[], Iterable[bytes]] = tuple
-    """Makes other fingerprints that stand for the same input."""
-
-
-class Settlement(Struct, frozen=True):
-    """How a run ended."""
-
-    execution: str
-    status: Status
-    at: datetime
-    output: bytes | None = None
-    error: ErrorInfo | None = None
-    attempt: int = 1
 
 
 @procedure(Line.ADMIT)

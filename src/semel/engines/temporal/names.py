@@ -1,14 +1,14 @@
-"""How executions are called on a cluster.
-
-A workflow has its key for its id, so that people find it in Temporal's own tools; tasks and entities have a prefix,
-since one key may stand for a task and for a workflow. Formats never change silently: a new one would make every old
-run look new.
-"""
+"""How executions are called on a cluster, and their search attributes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+
+from semel.engines.temporal.memo import OURS, Card, marks
 from semel.errors import InvalidKey
 
 TASK: Final = "task:"
@@ -46,3 +46,21 @@ def split(execution: str) -> tuple[str, str] | None:
     """(first run, id in Temporal), or None: no execution of a cluster is called so."""
     run, at, id_ = execution.partition("@")
     return (run, id_) if at and run and id_ else None
+
+
+ATTRIBUTE = "SemelAttributes"
+"""The search attribute that holds all of a workflow's own, as `name=value`."""
+ATTRIBUTES: Final = SearchAttributeKey.for_keyword_list(ATTRIBUTE)
+
+
+def attributes_of(card: Card, own: Mapping[str, str] | None = None) -> TypedSearchAttributes:
+    """What an execution is found by: Semel's marks, and what its code has set."""
+    values = [*marks(card), *(f"{name}={value}" for name, value in sorted((own or {}).items()))]
+    return TypedSearchAttributes([SearchAttributePair(ATTRIBUTES, values)])
+
+
+def read(data: bytes) -> dict[str, str]:
+    """What its code has set."""
+    values = msgspec.json.decode(data)
+    pairs = (value.partition("=") for value in (values if isinstance(values, list) else [values]))
+    return {name: value for name, _, value in pairs if not name.startswith(OURS)}

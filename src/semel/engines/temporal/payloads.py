@@ -1,4 +1,4 @@
-"""Stored values as payloads of Temporal: the same canonical JSON, so that its tools can show it."""
+"""Stored values as Temporal payloads: the same canonical JSON, also for endings and for other people's workflows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 from temporalio.converter import PayloadCodec
+from temporalio.exceptions import ApplicationError, CancelledError
+
+from semel.contract.lifecycle import Status
+from semel.contract.records import ErrorInfo
+from semel.flow.turn import Ended
 
 _JSON: Final = {"encoding": b"json/plain"}
 _NULL: Final = {"encoding": b"binary/null"}
@@ -68,3 +73,20 @@ async def uncover(message: Message, codec: PayloadCodec) -> None:
 
 NOTHING: Final = wrap(None)
 """For an argument that was not given."""
+
+
+TIMED_OUT: Final = "semel.TimedOut"
+"""The error type of what ran longer than it may; Temporal's own timeouts are not used, since they cannot clean up."""
+
+
+def conclude(ended: Ended) -> RawValue:
+    """The result, or the error that Temporal records."""
+    match ended.status:
+        case Status.COMPLETED:
+            return wrap(ended.output)
+        case Status.CANCELLED:
+            raise CancelledError("cancelled")
+        case status:
+            error = ended.error or ErrorInfo("", "no error was recorded")
+            kind = TIMED_OUT if status is Status.TIMED_OUT else error.type
+            raise ApplicationError(error.message, msgspec.to_builtins(error), type=kind, non_retryable=True)

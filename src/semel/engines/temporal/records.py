@@ -19,14 +19,14 @@ from semel.contract.decision import Prior, Reason
 from semel.contract.records import Execution, Suppressed
 from semel.contract.times import instant, micros
 from semel.engine.protocol import Finding, Outcome
-from semel.engines.journal import migrating
+from semel.engines.journal import migrations
 from semel.engines.journal.script import Row, Store
 from semel.engines.sqlite.store import SqliteStore
-from semel.engines.temporal import duplicates, ledger, transacting
-from semel.engines.temporal.ledger import Reservation, Settlement
+from semel.engines.temporal import duplicates, ledger, transactions
+from semel.engines.temporal.worker_requests import Reservation, Settlement
 from semel.errors import ConfigError, EngineError, EngineUnavailable
 from semel.runtime.duplicates import CountRow, DuplicateCounter, warn_of_lost_counts
-from semel.runtime.patience import persistently
+from semel.runtime.retries import persistently
 
 log = logging.getLogger("semel.temporal")
 Lives = Callable[[Sequence[str]], Awaitable[set[str]]]
@@ -144,7 +144,7 @@ class Records:
         raises is raised here, and nothing is written. EngineUnavailable: ask again later.
         """
         store = await self._open()
-        value, error = await persistently(store.run, transacting.transact, self._namespace, execution, step, fn)
+        value, error = await persistently(store.run, transactions.transact, self._namespace, execution, step, fn)
         if error is not None:
             raise error
         return value
@@ -162,7 +162,7 @@ class Records:
         looked, batch = 0, 1
         while batch:
             keys, open_ = await store.run(ledger.clean, self._namespace)
-            steps = await store.run(transacting.due, self._namespace)
+            steps = await store.run(transactions.due, self._namespace)
             counts = await store.run(duplicates.forget, self._namespace)
             if lives is not None:
                 await self._bury(store, lives, open_, sorted(set(steps)))
@@ -177,11 +177,11 @@ class Records:
         if lost := [execution for execution in open_ if execution not in living]:
             await store.run(ledger.lose, self._namespace, lost)
         if over := [execution for execution in stepped if execution not in living]:
-            await store.run(transacting.forget, self._namespace, over)
+            await store.run(transactions.forget, self._namespace, over)
 
     async def migrate(self, progress: Callable[[str], None]) -> list[str]:
         """Bring its tables up to date; what was applied."""
-        return [] if self._store is None else await migrating.migrate(self._store, progress)
+        return [] if self._store is None else await migrations.migrate(self._store, progress)
 
     async def doctor(self) -> list[Finding]:
         """Look at what could be wrong with it. An absent one is fine until a window needs it."""
@@ -191,8 +191,8 @@ class Records:
             if self._auto_migrate:
                 await self._open()  # as the first use would; a file that is not there yet is nothing wrong
             findings = [Finding(ok, f"records: {what}", detail) for ok, what, detail in await self._store.check()]
-            applied = await self._store.run(migrating.applied)
-            missing = migrating.missing(self._store.migrations, applied)
+            applied = await self._store.run(migrations.applied)
+            missing = migrations.missing(self._store.migrations, applied)
         except EngineError as error:
             return [Finding(False, "records", error.message)]
         at = f"at {max(applied, default=0)}, newest is {self._store.migrations[-1][0]}"
@@ -219,7 +219,7 @@ class Records:
             )
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
             self._opening = asyncio.create_task(
-                migrating.ready(self._store, self._auto_migrate, "the records database")
+                migrations.ready(self._store, self._auto_migrate, "the records database")
             )
         await asyncio.shield(self._opening)
         return self._store

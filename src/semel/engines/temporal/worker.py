@@ -15,17 +15,17 @@ from typing import Any, Final
 from semel.define.context import Running
 from semel.define.registry import Registry
 from semel.engine.failure_log import RepeatedFailures
-from semel.engine.service import functions_of
-from semel.engines.temporal import lookout
+from semel.engine.served_functions import functions_of
+from semel.engines.temporal import unserved
+from semel.engines.temporal.activities import Runner
 from semel.engines.temporal.cluster import Cluster
-from semel.engines.temporal.failed_tasks import SDK_LOG, ShortenRepeats
-from semel.engines.temporal.hosting import let_go
-from semel.engines.temporal.polling import Poller, poller_factory
-from semel.engines.temporal.presence import BEATS, Presence
-from semel.engines.temporal.queueing import limited
-from semel.engines.temporal.running import Runner
-from semel.engines.temporal.unknown import UnknownWork
-from semel.engines.temporal.waking import Waker
+from semel.engines.temporal.inside.host import let_go
+from semel.engines.temporal.pollers import Poller, poller_factory
+from semel.engines.temporal.queues import limited
+from semel.engines.temporal.sandbox import SDK_LOG, ShortenRepeats
+from semel.engines.temporal.unknown_functions import UnknownWork
+from semel.engines.temporal.wakeups import Waker
+from semel.engines.temporal.workers import BEATS, Presence
 from semel.errors import EngineError, EngineUnavailable
 from semel.runtime.outage import Outage
 from semel.settings import Settings
@@ -88,7 +88,7 @@ class TemporalWorker:
             cluster = self._cluster = await self._open()
             cluster.check()
             client, own = cluster.client, self._settings.worker
-            self.lookout = lookout.Lookout(cluster, self._registry)
+            self.lookout = unserved.Lookout(cluster, self._registry)
             self._unknown = UnknownWork(client, self.name)
             self._make_poller = poller_factory(
                 cluster, self.name, self._registry, self._runner, self._settings, self._unknown
@@ -104,7 +104,7 @@ class TemporalWorker:
             every = self._clean_every()
             self._every("retention", every, self._clean, first=random.uniform(0, min(60.0, every)))
             self._every("limits", LIMITS_EVERY, self._see_limits, first=0.0)
-            self._every("functions", lookout.EVERY, self.lookout.look, first=lookout.FIRST)
+            self._every("functions", unserved.EVERY, self.lookout.look, first=unserved.FIRST)
             if self.queues is None:
                 self._every("queues", LOOK_EVERY, self._look)
 

@@ -1,0 +1,130 @@
+"""The past of a workflow, and going back in it."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec import Raw, structs
+from temporalio.client import Client
+
+from semel.engine.protocol import Past
+from semel.engines.temporal import carryover, entity_history, run_history
+from semel.engines.temporal.carryover import Carried, Heir, Inheritance
+from semel.engines.temporal.executions import Reader, Seen
+from semel.engines.temporal.memo import PUBLISHED, RESET
+from semel.engines.temporal.names import execution_id
+from semel.engines.temporal.payloads import memo_value
+from semel.engines.temporal.run_history import Chronicle
+from semel.engines.temporal.start import Starter, successor_card
+from semel.errors import EngineUnavailable, NotFound, NotResettable
+from semel.flow.fork import fork
+
+_HEIR: Final = uuid.UUID("5e3e1a51-0000-5000-8000-68656972734c")
+
+
+async def past(client: Client, reader: Reader, seen: Seen, *, whole: bool = True) -> Past:
+    """What happened to a workflow since it last continued as new, as its history says: no code is needed for it.
+
+    Of an entity there is its state, and no journal of a message that is under way: NotFound, if the `whole` of it is
+    wanted.
+    """
+    card = seen.card
+    if card.foreign:
+        raise NotFound(
+            f"workflow {card.key!r} ({card.name}) is not one of Semel's: its history is Temporal's own. "
+            f"See: temporal workflow show -w {card.key}"
+        )
+    execution = seen.info.execution
+    if card.kind == "entity":
+        state, rests = await entity_history.last_in(reader, execution.workflow_id, execution.run_id)
+        if whole and seen.live and not rests:
+            raise NotFound(
+                f"entity {card.key!r} is in the middle of a message, and the journal of that is Temporal's own. Look "
+                f"again when it rests, use semel replay, or: temporal workflow show -w {execution.workflow_id}"
+            )
+        return Past(
+            seen.id, card.name, card.key or execution.workflow_id, client.namespace, seen.info.task_queue,
+            card.generation, seen.id, card.parent, b"{}", state, kind="entity",
+        )  # fmt: skip
+    told = await run_history.read(reader, execution.workflow_id, execution.run_id)
+    return Past(
+        seen.id, card.name, card.key or execution.workflow_id, client.namespace, seen.info.task_queue, card.generation,
+        told.carried.seed or seen.id, card.parent, told.input, told.snapshot, told.first.base, told.commits(),
+        card.kind,
+    )  # fmt: skip
+
+
+async def reset(client: Client, reader: Reader, starter: Starter, id: str, commit: int, now: datetime) -> str:
+    """Let a workflow go on from one of its rows, as a new execution under its key; the old one ends with that.
+
+    The new run is told where to look, and takes over what the old one has when that has ended: whatever came for it
+    until then is not lost.
+    """
+    seen = await reader.find(id)
+    if seen is None:
+        raise NotFound(f"execution {id} is not known (any more): it may be past its retention.")
+    card, execution = seen.card, seen.info.execution
+    await _refuse(reader, seen, now)
+    before = await past(client, reader, seen)
+    fork(before, commit)
+    carried = Carried(seed=before.seed, heir=Heir(execution.run_id, commit))
+    published = {name: value for name, value in seen.memo.items() if name.startswith(PUBLISHED)}
+    memo = {RESET: True} | {name: memo_value(msgspec.json.encode(value)) for name, value in published.items()}
+    # No request asked for it: what did is sent again to the execution that it began.
+    after = successor_card(structs.replace(card, due=None, asked=""), card, seen.id, card.generation)
+    run = await starter.launch(
+        execution.workflow_id, seen.info.task_queue, before.input or b"{}", after,
+        str(uuid.uuid5(_HEIR, execution.run_id)), after=(await reader.execution(seen)).status,
+        carried=msgspec.json.encode(carried), memo=memo,
+    )  # fmt: skip
+    if run is None:
+        raise NotResettable(f"execution {id} changed while it was being reset: try again.")
+    return execution_id(run, execution.workflow_id)
+
+
+async def _refuse(reader: Reader, seen: Seen, now: datetime) -> None:
+    card = seen.card
+    if card.kind != "workflow":
+        raise NotResettable(f"execution {seen.id} is a {card.kind}: only workflows have a journal to go back in.")
+    execution = await reader.execution(seen)
+    if execution.expires_at is not None and execution.expires_at <= now:
+        raise NotResettable(
+            f"execution {seen.id} is {execution.status} and past its retention: its input and journal are gone."
+        )
+    newest = await reader.describe(seen.info.execution.workflow_id)
+    if newest is None or newest.id != seen.id:
+        raise NotResettable(
+            f"execution {seen.id} is {execution.status}, and a newer one has its key. See: semel explain {card.key}"
+        )
+
+
+async def inheritance(reader: Reader, id: str, run: str, commit: int) -> Inheritance:
+    """What an heir finds of a run, once that has ended."""
+    seen = await reader.describe(id, run)
+    if seen is None or seen.live:
+        raise EngineUnavailable(f"run {run} of {id!r} has not ended yet.")
+    told = await run_history.read(reader, id, run)
+    made = fork(_as_past(told, id), commit)
+    rows = told.commits()[: commit - told.first.base]
+    return Inheritance(
+        carryover.Carried(told.first.start, told.first.base), [Raw(row) for row in rows], list(made.answers.values()),
+        [*(signal for _, signal in made.signals), *told.unheard()], told.wards(),
+    )  # fmt: skip
+
+
+def _as_past(told: Chronicle, id: str) -> Past:
+    return Past(id, "", id, "", "", 0, "", None, told.input, told.snapshot, told.first.base, told.commits())
+
+
+async def heir_of(reader: Reader, id: str) -> str | None:
+    """The execution that one goes on as, if it was reset."""
+    seen = await reader.find(id)
+    newest = None if seen is None else await reader.describe(seen.info.execution.workflow_id)
+    while newest is not None and newest.memo.get(RESET) and newest.card.previous:
+        if newest.card.previous == id:
+            return newest.id
+        newest = await reader.find(newest.card.previous)
+    return None
