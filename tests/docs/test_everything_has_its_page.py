@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import re
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,18 +122,16 @@ def test_no_page_uses_a_command_that_is_not_there() -> None:
                 assert set(used) <= set(known), page
 
 
-def test_the_architecture_lists_every_file() -> None:
-    listed = set(re.findall(r"(?m)^  ([\w/]+\.py|[\w/]+/(?:\*\.sql)?) ", read("ARCHITECTURE.md")))
-    source = ROOT / "src" / "semel"
-    for name in listed:
-        assert list(source.glob(name.rstrip("/"))), f"{name} is listed and not there"
-    files = [path.relative_to(source) for path in source.rglob("*.py") if path.name != "__init__.py"]
-    assert [str(f) for f in files if str(f) not in listed and not by_folder(f, listed)] == []
-
-
-def by_folder(file: Path, listed: set[str]) -> bool:
-    """Rooms that are described as a whole."""
-    return f"{file.parts[0]}/" in listed
+def test_the_architecture_names_every_room_and_no_file_that_is_not_there() -> None:
+    text, source = read("ARCHITECTURE.md"), ROOT / "src" / "semel"
+    folders = {path.parent for path in source.rglob("__init__.py")} - {source, source / "engines"}
+    rooms = [folder.relative_to(source).as_posix() for folder in sorted(folders)]
+    faces = [path.stem for path in source.glob("*.py") if not path.stem.startswith("__")]
+    table = text.partition("## Rooms")[2].partition("\n## ")[0]
+    assert [room for room in rooms if f"`{room}/`" not in table] == []
+    assert [face for face in faces if f"`{face}`" not in table] == []
+    for name in re.findall(r"`([\w/]+\.(?:py|sql))`", text):
+        assert list(source.rglob(name)), f"{name} is named and not there"
 
 
 def test_every_table_is_explained() -> None:

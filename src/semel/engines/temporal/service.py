@@ -1,4 +1,4 @@
-"""What workers do for workflows besides tasks: see `bridge.py`."""
+"""What workers do for workflows besides tasks: see `worker_requests.py`."""
 
 from __future__ import annotations
 
