@@ -49,10 +49,10 @@ from semel.engine.protocol import (
 from semel.engine.requests import foreign_request, request, workflow_request
 from semel.engine.served_functions import describe_unserved, is_unserved, unserved
 from semel.engine.start_request import RunOptions, StartRequest
-from semel.engine.transaction_guard import refuse_inside
+from semel.engine.transaction_guard import forbid_app_in_transaction
 from semel.engines.factory import Opener
 from semel.engines.temporal.url import located
-from semel.entity_ref import CRASHES_BORNE, Ref
+from semel.entity_ref import MAX_WORKER_CRASHES, Ref
 from semel.errors import EngineError, InvalidValue, NotFound, NotRedrivable
 from semel.flow import history_file
 from semel.flow.context import Context
@@ -126,7 +126,7 @@ class App(Definitions):
     @property
     def engine(self) -> Engine:
         """The engine of the running event loop; opened on first use."""
-        refuse_inside()
+        forbid_app_in_transaction()
         loop = asyncio.get_running_loop()
         if loop is self._last[0]:
             return self._last[1]
@@ -382,7 +382,7 @@ class App(Definitions):
                 + (" whose arguments were kept: send it anew." if found else f". See: semel entities failed {key}")
             )
         options = RunOptions(
-            "entity", entity.name, entity.queue, 0, Reuse.ALWAYS, CRASHES_BORNE, entity.retention, entity.window
+            "entity", entity.name, entity.queue, 0, Reuse.ALWAYS, MAX_WORKER_CRASHES, entity.retention, entity.window
         )
         for one in able:
             payload = encode(one.arguments, "arguments", limit=self.settings.max_payload)
@@ -479,7 +479,7 @@ class App(Definitions):
 
     async def close(self) -> None:
         """Write down what is in memory and let go of the database."""
-        refuse_inside()
+        forbid_app_in_transaction()
         engine = self._engines.pop(asyncio.get_running_loop(), None)
         self._last = (None, None)
         if engine is not None:

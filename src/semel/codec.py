@@ -39,18 +39,18 @@ def _to_json(value: Any) -> Any:
     """What msgspec does not know: pydantic models, recognised without importing pydantic."""
     dump = getattr(type(value), "model_dump", None)
     if dump is not None:
-        return _steady(value, value.model_dump(mode="json"))
+        return _sort_sets(value, value.model_dump(mode="json"))
     raise TypeError(f"a {type(value).__name__} cannot be stored as JSON")
 
 
-def _steady(value: Any, dumped: Any) -> Any:
+def _sort_sets(value: Any, dumped: Any) -> Any:
     """Sets in one order: theirs differs between processes, and would make the same input look like another."""
     if isinstance(dumped, dict):
         if isinstance(value, dict):
-            return {key: _steady(v, d) for v, (key, d) in zip(value.values(), dumped.items(), strict=False)}
-        return {name: _steady(getattr(value, name, None), d) for name, d in dumped.items()}
+            return {key: _sort_sets(v, d) for v, (key, d) in zip(value.values(), dumped.items(), strict=False)}
+        return {name: _sort_sets(getattr(value, name, None), d) for name, d in dumped.items()}
     if isinstance(dumped, list) and isinstance(value, list | tuple | set | frozenset):
-        items = [_steady(v, d) for v, d in zip(value, dumped, strict=False)]
+        items = [_sort_sets(v, d) for v, d in zip(value, dumped, strict=False)]
         return items if isinstance(value, list | tuple) else sorted(items, key=_encoder.encode)
     return dumped
 
@@ -85,12 +85,12 @@ def encode(value: Any, what: str, *, plain: bool = False, advice: str = _ANNOTAT
     try:
         data = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        _point_at(value, what, plain=plain, advice=advice)
+        _check_encodable(value, what, plain=plain, advice=advice)
         data = _encode_with_keys(value, what, error)
     # NaN and Infinity come out as null: where there is a null, look for them; the same for what may be too deep
     # and for integers that other readers of JSON would round.
     if plain or b"null" in data or (len(data) >= _SUSPECT and _deep_or_long(data)):
-        _point_at(value, what, plain=plain, advice=advice)
+        _check_encodable(value, what, plain=plain, advice=advice)
     if len(data) > limit:
         raise PayloadTooLarge(
             f"{what} takes {len(data):,} bytes as JSON; at most {limit:,} are stored. Keep the data elsewhere "
@@ -111,7 +111,7 @@ def _encode_with_keys(value: Any, what: str, error: Exception) -> bytes:
         raise NotEncodable(f"{what} cannot be stored as JSON: {phrase(error)}.") from error
 
 
-def _point_at(value: Any, path: str, *, plain: bool, advice: str = _ANNOTATE, depth: int = 0) -> None:
+def _check_encodable(value: Any, path: str, *, plain: bool, advice: str = _ANNOTATE, depth: int = 0) -> None:
     """Raise NotEncodable that names the first value JSON cannot carry; `plain` also refuses typed values."""
     if depth > MAX_DEPTH:
         raise NotEncodable(f"{path} is nested deeper than {MAX_DEPTH} levels, or holds itself.")
@@ -135,16 +135,16 @@ def _point_at(value: Any, path: str, *, plain: bool, advice: str = _ANNOTATE, de
                 if plain and not isinstance(key, str):
                     raise NotEncodable(f"{path} has the key {key!r}: JSON keys are str; {advice}")
                 if isinstance(key, str):
-                    _point_at(key, f"a key of {path}", plain=plain, advice=advice, depth=depth)
-                _point_at(item, f"{path}[{key!r}]", plain=plain, advice=advice, depth=depth + 1)
+                    _check_encodable(key, f"a key of {path}", plain=plain, advice=advice, depth=depth)
+                _check_encodable(item, f"{path}[{key!r}]", plain=plain, advice=advice, depth=depth + 1)
         case list() | tuple():
             for index, item in enumerate(value):
-                _point_at(item, f"{path}[{index}]", plain=plain, advice=advice, depth=depth + 1)
+                _check_encodable(item, f"{path}[{index}]", plain=plain, advice=advice, depth=depth + 1)
         case int() | float():
             return
         case set() | frozenset() if not plain:
             for item in value:
-                _point_at(item, f"a member of {path}", plain=plain, advice=advice, depth=depth + 1)
+                _check_encodable(item, f"a member of {path}", plain=plain, advice=advice, depth=depth + 1)
         case _:
             if plain:
                 raise NotEncodable(f"{path} is a {type(value).__name__}: {advice}")
@@ -160,7 +160,7 @@ def _point_into(value: Any, path: str, depth: int) -> None:
         or getattr(kind, "__struct_fields__", ())
     )
     for name in fields:
-        _point_at(getattr(value, name), f"{path}.{name}", plain=False, depth=depth + 1)
+        _check_encodable(getattr(value, name), f"{path}.{name}", plain=False, depth=depth + 1)
     if not fields:
         try:
             _encoder.encode(value)
@@ -344,7 +344,7 @@ class Shape(Returns):
             return b"{}"
         for name in self._plain & bound.keys():
             if type(bound[name]) not in _HARMLESS:
-                _point_at(bound[name], name, plain=True)
+                _check_encodable(bound[name], name, plain=True)
         data = encode(bound, "arguments", limit=limit)
         try:
             self._reader.decode(data)

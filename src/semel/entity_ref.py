@@ -34,7 +34,7 @@ S = TypeVar("S")
 R = TypeVar("R")
 M = TypeVar("M", Handler, Query)
 Ts = TypeVarTuple("Ts")
-CRASHES_BORNE = 10
+MAX_WORKER_CRASHES = 10
 
 
 class Ref(Generic[S]):
@@ -200,7 +200,14 @@ class Ref(Generic[S]):
             self._agreed = (
                 settings,
                 RunOptions(
-                    entity.kind, entity.name, entity.queue, 0, Reuse.ALWAYS, CRASHES_BORNE, keep.retention, keep.window
+                    entity.kind,
+                    entity.name,
+                    entity.queue,
+                    0,
+                    Reuse.ALWAYS,
+                    MAX_WORKER_CRASHES,
+                    keep.retention,
+                    keep.window,
                 ),
             )
         return self._agreed[1]

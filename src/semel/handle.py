@@ -15,7 +15,7 @@ from semel.define.task import Call
 from semel.engine.conflicts import conflict
 from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
-from semel.engine.protocol import Admission, Past
+from semel.engine.protocol import Admission, RecordedRun
 from semel.engine.start_request import StartRequest
 from semel.errors import (
     InvalidValue,
@@ -28,7 +28,7 @@ from semel.errors import (
 )
 from semel.flow import history_file, snapshot
 from semel.flow.fork import commit_before
-from semel.flow.history import Event, tell_history
+from semel.flow.history import Event, history_events
 
 if TYPE_CHECKING:
     from semel.app import App
@@ -157,7 +157,7 @@ class Handle(Generic[T_co]):
     async def history(self) -> list[Event]:
         """What happened to the workflow, since it last continued as new."""
         past = await self._story()
-        return tell_history(past.commits, past.base + 1)
+        return history_events(past.commits, past.base + 1)
 
     async def export(self) -> str:
         """Its history as JSON, to be replayed against other code with `app.replay_history(text)`."""
@@ -173,13 +173,13 @@ class Handle(Generic[T_co]):
         fresh = await self._app.engine.reset(self.id, new_id(), commit_before(await self._past(), to))
         return Handle(self._app, fresh, name=self.name, key=self.key, duplicate=False)
 
-    async def _story(self) -> Past:
+    async def _story(self) -> RecordedRun:
         past = await self._past()
         if past.kind == "task":
             raise InvalidValue(f"execution {self.id} is a task, and a task has no history: describe() says how it is.")
         return past
 
-    async def _past(self) -> Past:
+    async def _past(self) -> RecordedRun:
         past = await self._app.engine.past(self.id)
         if past is None:
             raise NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")

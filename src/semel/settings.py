@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 import msgspec
 
 from semel.codec import converter_of
-from semel.contract.durations import Duration, parse_duration, spell
+from semel.contract.durations import Duration, format_duration, parse_duration
 from semel.contract.keys import check_name
 from semel.contract.rates import Rate, parse_rate
 from semel.errors import ConfigError, InvalidValue, phrase
@@ -227,7 +227,7 @@ def _table(value: Any, what: str) -> Mapping[str, Any]:
 def _read_lease(value: Duration, what: str) -> timedelta:
     lease = parse_duration(value, what)
     if lease < SHORTEST_LEASE:
-        raise InvalidValue(f"{what}={value!r}: use at least {spell(SHORTEST_LEASE)!r}.")
+        raise InvalidValue(f"{what}={value!r}: use at least {format_duration(SHORTEST_LEASE)!r}.")
     return lease
 
 

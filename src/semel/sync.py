@@ -15,7 +15,7 @@ from semel.define.options import StartOptions, TaskOptions, WorkflowOptions
 from semel.define.task import Call
 from semel.define.workflow import WorkflowCall
 from semel.engine.protocol import Replayed
-from semel.engine.transaction_guard import refuse_inside
+from semel.engine.transaction_guard import forbid_app_in_transaction
 from semel.flow.context import Context, EntityContext
 from semel.flow.guard import refuse_app
 from semel.flow.history import Event
@@ -289,7 +289,7 @@ class SyncApp:
 
     def close(self) -> None:
         """Write down what is in memory and end the thread. Called at exit by itself."""
-        refuse_inside()
+        forbid_app_in_transaction()
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None:

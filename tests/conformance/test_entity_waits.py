@@ -25,7 +25,7 @@ def register(app: semel.App, ran: list[str] | None = None) -> Any:
         await asyncio.Event().wait()
 
     @app.entity
-    class Shelf:
+    class AnsweredKeys:
         books: list[str] = field(default_factory=list)
 
         @semel.handler
@@ -72,7 +72,7 @@ def register(app: semel.App, ran: list[str] | None = None) -> Any:
             self.books.append(await ctx.step(str.title, what))
             return self.books[-1]
 
-    return Shelf
+    return AnsweredKeys
 
 
 async def test_what_comes_meanwhile_is_handled_after_it(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 import semel
 from semel import Status
 from semel.engines.journal.control import cancel
-from semel.engines.journal.script import Line, Row, Script, procedure
+from semel.engines.journal.script import ConnectionRole, Row, Script, procedure
 from tests.world import World, ended, eventually, waits
 
 
@@ -232,7 +232,7 @@ async def test_one_that_begins_while_it_is_cancelled_cleans_up(world: World) -> 
     assert did == ["booked", "undone"]
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def cancel_by_old_news(namespace: str, id_: str) -> Script[Status | None]:
     """Cancel what had not begun when it was looked at, and has begun by the next statement."""
     script = cancel.script(namespace, id_)

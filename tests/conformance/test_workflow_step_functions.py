@@ -18,7 +18,7 @@ class Box:
 
 
 @dataclass
-class Letter:
+class EntityMessage:
     text: str
 
 
@@ -43,14 +43,14 @@ def pack() -> Box:
 
 
 @traced
-def write() -> list[Letter]:
-    return [Letter("dear")]
+def write() -> list[EntityMessage]:
+    return [EntityMessage("dear")]
 
 
 @pytest.mark.parametrize("cached", [0, 1000])
 async def test_each_that_a_factory_makes_has_the_type_it_was_made_for(world: World, cached: int) -> None:
     app, seen = world.app(), []
-    made = [(Box, Box(1)), (Letter, Letter("x")), (int, 3), (str, "z"), (Box, Box(2))]
+    made = [(Box, Box(1)), (EntityMessage, EntityMessage("x")), (int, 3), (str, "z"), (Box, Box(2))]
 
     @app.workflow
     async def flow(ctx: semel.Context) -> None:
@@ -76,7 +76,7 @@ async def test_those_of_one_decorator_keep_their_names_and_types(world: World) -
     async with world.worker(app):
         handle = await app.start_workflow(flow, workflow_id="k")
         await handle.result(timeout="60s")
-    assert seen == [Box(1), [Letter("dear")], Box(1)]
+    assert seen == [Box(1), [EntityMessage("dear")], Box(1)]
     names = [event.name for event in await handle.history() if (event.what, event.kind) == ("asked", "step")]
     assert names == ["pack", "write", "pack"]
 

@@ -32,7 +32,7 @@ class Size(enum.IntEnum):
 
 
 @dataclass
-class Line:
+class ConnectionRole:
     sku: str
     price: Decimal
     colour: Colour | None = None
@@ -41,7 +41,7 @@ class Line:
 @dataclass(frozen=True)
 class Order:
     id: UUID
-    lines: list[Line]
+    lines: list[ConnectionRole]
     placed: datetime
     notes: dict[str, str] = field(default_factory=dict)
 
@@ -68,7 +68,9 @@ class Table(TypedDict):
 
 
 ORDER = Order(
-    UUID(int=7), [Line("a", Decimal("1.10"), Colour.RED), Line("b", Decimal(0))], datetime(2026, 3, 1, tzinfo=UTC)
+    UUID(int=7),
+    [ConnectionRole("a", Decimal("1.10"), Colour.RED), ConnectionRole("b", Decimal(0))],
+    datetime(2026, 3, 1, tzinfo=UTC),
 )
 ANN = Customer(name="Ann", since=date(2020, 2, 29), limits={"day": Decimal("9.99")})
 BOB = Customer(name="Bob", since=date(2021, 1, 1), friends=[ANN])
@@ -111,7 +113,9 @@ def test_a_value_comes_back_as_it_was(annotation: Any, value: Any) -> None:
     assert type(back) is type(value)
 
 
-lines = st.builds(Line, st.text(), st.decimals(allow_nan=False, allow_infinity=False), st.sampled_from(Colour))
+lines = st.builds(
+    ConnectionRole, st.text(), st.decimals(allow_nan=False, allow_infinity=False), st.sampled_from(Colour)
+)
 orders = st.builds(
     Order, st.uuids(), st.lists(lines, max_size=3), st.datetimes(timezones=st.just(UTC)),
     st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=3),

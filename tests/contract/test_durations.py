@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.contract.durations import FOREVER, parse_duration, spell
+from semel.contract.durations import FOREVER, format_duration, parse_duration
 from semel.errors import InvalidValue
 
 spans = st.integers(0, 36_500 * 86_400_000).map(lambda ms: timedelta(milliseconds=ms))
@@ -14,7 +14,7 @@ spans = st.integers(0, 36_500 * 86_400_000).map(lambda ms: timedelta(millisecond
 
 @given(spans)
 def test_what_is_spelled_is_read_back(span: timedelta) -> None:
-    assert parse_duration(spell(span)) == span
+    assert parse_duration(format_duration(span)) == span
 
 
 @given(spans)
@@ -37,7 +37,7 @@ def test_the_forms_people_use(text: str | float, seconds: float) -> None:
 def test_forever_is_the_longest() -> None:
     assert parse_duration("forever") == FOREVER
     assert parse_duration(FOREVER) == FOREVER
-    assert spell(FOREVER) == "forever"
+    assert format_duration(FOREVER) == "forever"
 
 
 @pytest.mark.parametrize(

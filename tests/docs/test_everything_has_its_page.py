@@ -12,7 +12,7 @@ import pytest
 
 import semel
 from semel import errors, settings
-from semel.contract.durations import spell
+from semel.contract.durations import format_duration
 from semel.definitions import Definitions
 from semel.engine.protocol import Capabilities
 from semel.engines import factory
@@ -44,7 +44,7 @@ def test_no_error_is_made_up() -> None:
 def default(value: Any) -> str:
     match value:
         case timedelta():
-            return f'"{spell(value)}"'
+            return f'"{format_duration(value)}"'
         case bool():
             return str(value).lower()
         case None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from semel.engines.journal.script import Line, Raw, Script, procedure
+from semel.engines.journal.script import ConnectionRole, Raw, Script, procedure
 from semel.engines.sqlite import checkpoint
 from semel.engines.sqlite.checkpoint import Checkpoints
 from semel.engines.sqlite.store import SqliteStore
@@ -17,13 +17,13 @@ from semel.engines.sqlite.store import SqliteStore
 PAGES = 40
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def write(pages: int) -> Script[Any]:
     """A commit of about so many pages, each with other content."""
     yield Raw("write", f"insert into filled values (randomblob({pages * 4000}))")
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def make_table() -> Script[Any]:
     yield Raw("table", "create table if not exists filled (content blob)")
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import semel
-from semel.engines.journal.script import Line, Script, Work, procedure
+from semel.engines.journal.script import ConnectionRole, Script, Work, procedure
 from semel.engines.journal.user_transactions import Worked
 from semel.engines.sqlite.driver import choose_driver
 from semel.engines.sqlite.store import SqliteStore
@@ -75,7 +75,7 @@ async def opened(tmp_path: Path) -> AsyncIterator[SqliteStore]:
         await store.close()
 
 
-@procedure(Line.SETTLE)
+@procedure(ConnectionRole.SETTLE)
 def transact(do: Any) -> Script[Worked]:
     found: Worked = (yield Work("transaction", do))[0]
     return found

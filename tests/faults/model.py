@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from semel.contract.decision import Admit, Decision, Prior, Request, Reuse, decide
 from semel.contract.lifecycle import RELEASED, Status
-from semel.contract.retention import Fate, Keeping, fate
+from semel.contract.retention import Retention, RetentionAction, retention_action
 from semel.contract.times import from_micros, micros
 from semel.engines.journal.leases import SUSPECT_AFTER
 
@@ -23,7 +23,7 @@ class Modelled:
     name: str
     print: bytes
     most: int
-    keep: Keeping
+    keep: Retention
     status: Status = Status.PENDING
     attempt: int = 0
     crashes: int = 0
@@ -147,16 +147,18 @@ class Model:
         for one in list(self.all.values()):
             if one.finished is None or one.look > self.now:
                 continue
-            match fate(one.keep, from_micros(one.finished), one.key is not None and one.current, from_micros(self.now)):
-                case Fate.KEEP:
+            match retention_action(
+                one.keep, from_micros(one.finished), one.key is not None and one.current, from_micros(self.now)
+            ):
+                case RetentionAction.KEEP:
                     one.look = one.finished + micros(one.keep.retention)
-                case Fate.STRIP:
+                case RetentionAction.STRIP:
                     one.stripped = True
                     one.look = one.finished + micros(one.keep.window)
-                case Fate.FORGET:
+                case RetentionAction.FORGET:
                     del self.all[one.id]
 
 
-def keeping(retention: int, window: int) -> Keeping:
+def keeping(retention: int, window: int) -> Retention:
     """In seconds."""
-    return Keeping(timedelta(seconds=retention), timedelta(seconds=window))
+    return Retention(timedelta(seconds=retention), timedelta(seconds=window))

@@ -75,7 +75,7 @@ def _hurry() -> None:
 
 
 @dataclass
-class Tally:
+class MessageCounts:
     """The points that were hit, and what went wrong at them."""
 
     points: Counter[str] = field(default_factory=Counter)
@@ -104,7 +104,7 @@ def step_of(operation: str, until: float) -> int:
     return random.randint(9, 25) if is_life(operation) else random.randint(2, 5)
 
 
-def strike(server: Forks, site: Site, operation: str, at: int, mode: Mode, tally: Tally) -> bool:
+def strike(server: Forks, site: Site, operation: str, at: int, mode: Mode, tally: MessageCounts) -> bool:
     """One point. False when the operation ended before the fault could happen."""
     code, said = server.run("tests.faults.points:act", site=site.plain(), operation=operation, at=at, mode=mode.value)
     told: dict[str, Any] = {}
@@ -144,7 +144,12 @@ async def rebuild(say: Say, *, site: dict[str, Any]) -> None:
 
 
 def sweep(
-    server: Forks, site: Site, operation: str, modes: list[Mode], tally: Tally, step: Callable[[], int] = lambda: 1
+    server: Forks,
+    site: Site,
+    operation: str,
+    modes: list[Mode],
+    tally: MessageCounts,
+    step: Callable[[], int] = lambda: 1,
 ) -> None:
     """Raise n until the operation ends clean, in every mode; `step` says by how much."""
     for mode in modes:

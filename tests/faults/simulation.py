@@ -26,7 +26,7 @@ from semel.engines.factory import SQLITE
 from semel.engines.journal import admissions, control, flow_rows, heartbeat, unserved, worker
 from semel.engines.journal import claims as claims_module
 from semel.engines.journal.engine import JournalEngine
-from semel.engines.journal.script import Line, Listener, Procedure
+from semel.engines.journal.script import ConnectionRole, Listener, Procedure
 from semel.engines.sqlite.store import SqliteStore
 from semel.engines.sqlite.writer_thread import Job
 from semel.runtime import chores
@@ -72,7 +72,7 @@ class World:
         self.skew = 0.0
         self.faults = 0.0
         self.store = SqliteStore(":memory:", self.wall)
-        self.scribe = self.store._for(Line.CONTROL)
+        self.scribe = self.store._for(ConnectionRole.CONTROL)
         self.processes: list[Process] = []
         self.effects: list[tuple[str, int, int]] = []
         self.accepted: set[str] = set()
@@ -94,7 +94,7 @@ class World:
 
     def run(self, make: Callable[[], Any]) -> Any:
         """A script, at once."""
-        job = Job(make, Line.CONTROL, self.loop, self.loop.create_future())
+        job = Job(make, ConnectionRole.CONTROL, self.loop, self.loop.create_future())
         self.scribe._transact([job])
         if job.error is not None:
             raise job.error
@@ -154,10 +154,10 @@ class Process:
 
     async def relisten(self) -> None: ...
 
-    def is_ready(self, lines: Iterable[Line]) -> bool:
+    def is_ready(self, lines: Iterable[ConnectionRole]) -> bool:
         return True
 
-    async def make_ready(self, lines: Iterable[Line]) -> None: ...
+    async def make_ready(self, lines: Iterable[ConnectionRole]) -> None: ...
 
     async def verify(self, patience: float) -> None: ...
 

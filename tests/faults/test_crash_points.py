@@ -12,7 +12,7 @@ import pytest
 
 from semel.testing import Mode
 from tests.faults.forks import Forks
-from tests.faults.points import OPERATIONS, Tally, is_life, step_of, sweep
+from tests.faults.points import OPERATIONS, MessageCounts, is_life, step_of, sweep
 from tests.faults.proofs import Tell, seconds
 from tests.faults.shop import Shop
 from tests.faults.site import Site
@@ -34,7 +34,7 @@ ENOUGH = 10.0
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_operation_killed_at_any_statement_loses_and_doubles_nothing(site: Site, fork_server: Forks) -> None:
-    tally, end = Tally(), time.monotonic() + ENOUGH
+    tally, end = MessageCounts(), time.monotonic() + ENOUGH
     for name in REPRESENTATIVE:
         sweep(fork_server, site, name, [Mode.KILL], tally, lambda: 1 if time.monotonic() < end else 3)
     lives = ("life_of_a_worker", "life_of_a_worker_with_limits")
@@ -51,7 +51,7 @@ def test_every_operation_survives_every_fault_at_every_statement(site: Site, for
     """Every statement of every operation. The lives of workers come last: they are made of operations that were
     swept before. Each has its share of the time; where that runs out, the steps become wider, and it is said.
     """
-    tally, end, thinned = Tally(), time.monotonic() + seconds(0.3), []
+    tally, end, thinned = MessageCounts(), time.monotonic() + seconds(0.3), []
     names = sorted(TASKS, key=is_life)
     for at, name in enumerate(names):
         until = time.monotonic() + (end - time.monotonic()) / (len(names) - at)

@@ -14,7 +14,7 @@ import pytest
 from semel.testing import Mode
 from tests.faults.flow_shop import FlowShop
 from tests.faults.forks import Forks
-from tests.faults.points import OPERATIONS, Tally, is_life, step_of, sweep
+from tests.faults.points import OPERATIONS, MessageCounts, is_life, step_of, sweep
 from tests.faults.proofs import Tell, seconds
 from tests.faults.site import Site
 
@@ -26,7 +26,7 @@ ENOUGH = 12.0
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_flow_goes_on_wherever_its_worker_died(site: Site, fork_server: Forks) -> None:
-    tally, end = Tally(), time.monotonic() + ENOUGH
+    tally, end = MessageCounts(), time.monotonic() + ENOUGH
     short = ("signal_with_a_key", "terminate", "send_to_a_new_entity")
     lives = ("life_with_transactions", "life_with_signals_and_continue_as_new", "life_of_an_entity")
     for name in short:
@@ -45,7 +45,7 @@ def test_every_flow_survives_every_fault_at_every_statement(site: Site, fork_ser
     """Every statement of every operation. Each life gets its part of the time, and where that runs out it is swept
     with wider steps, and it is said. Which statements are left out is another matter each time.
     """
-    tally, end, thinned = Tally(), time.monotonic() + seconds(0.25), []
+    tally, end, thinned = MessageCounts(), time.monotonic() + seconds(0.25), []
     names = sorted(FLOWS, key=is_life)
     for at, name in enumerate(names):
         until = time.monotonic() + (end - time.monotonic()) / (len(names) - at)

@@ -7,7 +7,7 @@ import pytest
 
 import semel
 from semel.engines.journal.engine import JournalEngine
-from semel.engines.journal.script import Line, Raw, Script, procedure
+from semel.engines.journal.script import ConnectionRole, Raw, Script, procedure
 from tests.world import World, eventually
 
 
@@ -29,7 +29,7 @@ class Disk:
         return await self._store.run(ask, "integrity_check") == "ok"
 
 
-@procedure(Line.CONTROL, atomic=True)
+@procedure(ConnectionRole.CONTROL, atomic=True)
 def ask(pragma: str) -> Script[Any]:
     return (yield Raw("pragma", f"pragma {pragma}"))[0][0]
 

@@ -13,7 +13,7 @@ from semel.contract.keys import effect_key
 from semel.engine.requests import request
 from semel.engines.journal.admit import insert
 from semel.engines.journal.rows import row_of
-from semel.engines.journal.script import Line, Procedure
+from semel.engines.journal.script import ConnectionRole, Procedure
 from semel.testing import Fault, Mode
 from tests.faults.forks import Forks
 from tests.faults.invariants import broken
@@ -94,7 +94,7 @@ async def test_keys_that_differ_only_by_normalisation_are_one(world: World) -> N
 
 async def test_of_five_racers_of_which_four_roll_back_one_is_in(site: Site) -> None:
     """fault 15"""
-    slow_admit = Procedure(insert.script, Line.ADMIT, atomic=False)
+    slow_admit = Procedure(insert.script, ConnectionRole.ADMIT, atomic=False)
     shops = [Shop(site) for _ in range(5)]
 
     async def race(shop: Shop, wins: bool) -> None:

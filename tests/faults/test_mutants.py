@@ -17,7 +17,7 @@ from semel.engine.requests import request
 from semel.engines.journal import control, leases, retention
 from semel.engines.journal.admit import insert
 from semel.engines.journal.rows import row_of
-from semel.engines.journal.script import Ask, Each, Line, Script, procedure
+from semel.engines.journal.script import ConnectionRole, Script, SqlBatch, SqlQuery, procedure
 from semel.engines.journal.settle import Ending, put_off, settle
 from semel.engines.sqlite import writer_thread
 from tests.faults.forged import a_claim_of_the_past_writes_nothing
@@ -175,14 +175,14 @@ async def _read_then_write(shop: Shop) -> None:
     await shop.store.run(leases.adopt_orphans)
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def _release(id_: str) -> Script[list[Any]]:
-    return (yield Ask("release_key", (id_,)))
+    return (yield SqlQuery("release_key", (id_,)))
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def _forget(id_: str) -> Script[list[Any]]:
-    return (yield Each("forget", [(id_,)]))
+    return (yield SqlBatch("forget", [(id_,)]))
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def test_without_the_window_in_retention_a_key_would_be_cleaned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = prepare(tmp_path)
-    monkeypatch.setattr(retention, "fate", lambda *args: retention.Fate.FORGET)
+    monkeypatch.setattr(retention, "retention_action", lambda *args: retention.RetentionAction.FORGET)
     with pytest.raises(AssertionError):
         asyncio.run(passes(site, a_key_is_taken_until_its_window_ends))
 
@@ -306,13 +306,13 @@ def test_without_begin_immediate_writers_would_trip_over_each_other(
 ) -> None:
     site = prepare(tmp_path)
     asyncio.run(passes(site, writers_take_turns))
-    real = writer_thread.Scribe.__init__
+    real = writer_thread.WriterThread.__init__
 
-    def lazy(self: writer_thread.Scribe, *args: Any, **kwargs: Any) -> None:
+    def lazy(self: writer_thread.WriterThread, *args: Any, **kwargs: Any) -> None:
         kwargs["reads"] = True
         real(self, *args, **kwargs)
 
-    monkeypatch.setattr(writer_thread.Scribe, "__init__", lazy)
+    monkeypatch.setattr(writer_thread.WriterThread, "__init__", lazy)
     with pytest.raises(semel.EngineUnavailable):
         meet_at_last(site)
 

@@ -8,7 +8,7 @@ import pytest
 
 from semel.contract.lifecycle import Status
 from semel.engines.journal import heartbeat, leases
-from semel.engines.journal.script import Each, Line, Script, procedure
+from semel.engines.journal.script import ConnectionRole, Script, SqlBatch, procedure
 from semel.engines.journal.settle import Ending, settle
 from tests.faults.flow_shop import FlowShop
 from tests.faults.forged import (
@@ -21,10 +21,10 @@ from tests.faults.site import Site
 from tests.world import World, eventually
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def end_as_lost(id_: str) -> Script[int]:
     """What a rescuer does who decided on what it read some time ago."""
-    return len((yield Each("end", [(id_, Status.FAILED.value, None, 1)])))
+    return len((yield SqlBatch("end", [(id_, Status.FAILED.value, None, 1)])))
 
 
 async def test_a_stale_rescuer_cannot_overwrite_a_completed_row(site: Site) -> None:

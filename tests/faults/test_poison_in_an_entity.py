@@ -10,7 +10,7 @@ import pytest
 
 import semel
 from semel.engines.journal.leases import TRIES_WITHOUT
-from semel.entity_ref import CRASHES_BORNE
+from semel.entity_ref import MAX_WORKER_CRASHES
 from tests.faults.forks import Forks
 from tests.faults.poisoned import DEAD, Diary, diary
 from tests.faults.shop import Shop
@@ -66,7 +66,7 @@ def test_it_fails_alone(site: Site, fork_server: Forks, poison: str) -> None:
     assert failed == [(poison, None, "semel.WorkerLost"), (poison, "poison", "semel.WorkerLost")]
     assert attributes == {}
     assert status == semel.Status.WAITING
-    assert 2 * CRASHES_BORNE <= died <= 2 * CRASHES_BORNE + 2
+    assert 2 * MAX_WORKER_CRASHES <= died <= 2 * MAX_WORKER_CRASHES + 2
     assert asyncio.run(site.sql("select count(*) from till"))[0][0] in (0, 2)
 
 
@@ -76,7 +76,7 @@ def test_what_was_left_running_is_given_up(site: Site, fork_server: Forks) -> No
             await ref.send(name, *args)
 
     within(site, prepare)
-    assert CRASHES_BORNE <= work(site, fork_server) <= CRASHES_BORNE + 2
+    assert MAX_WORKER_CRASHES <= work(site, fork_server) <= MAX_WORKER_CRASHES + 2
     assert within(site, lambda _, ref: ref.state()).lines == ["a", "b"]
 
 
@@ -96,7 +96,7 @@ def test_one_that_cannot_even_be_read_is_parked(site: Site, fork_server: Forks) 
     within(site, prepare)
     assert work(site, fork_server) == 0
     within(site, again)
-    assert work(site, fork_server) == CRASHES_BORNE + TRIES_WITHOUT
+    assert work(site, fork_server) == MAX_WORKER_CRASHES + TRIES_WITHOUT
     assert work(site, fork_server) == 0  # a new worker alone is no reason to try it again
     found = within(site, look)
     assert found.status == semel.Status.WAITING

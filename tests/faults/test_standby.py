@@ -13,7 +13,7 @@ import pytest
 import semel
 from bench.server import Postgres
 from semel.engines.journal.engine import JournalEngine
-from semel.engines.journal.script import Line
+from semel.engines.journal.script import ConnectionRole
 from semel.engines.postgres import store as postgres_store
 from semel.engines.postgres.address import Address, split_hosts
 from semel.engines.postgres.store import PostgresStore
@@ -114,7 +114,7 @@ async def test_a_pool_that_mixes_sessions_is_named(postgres_world: World) -> Non
         return n
 
     await app.enqueue(work, 1)
-    async with _store(app)._wires[Line.ADMIT][0] as connection:
+    async with _store(app)._wires[ConnectionRole.ADMIT][0] as connection:
         await connection.execute("deallocate all")
     with pytest.raises(semel.EngineError, match="pool_mode = session"):
         await app.enqueue(work, 2)
@@ -137,11 +137,11 @@ async def test_a_connection_without_a_server_behind_it_is_not_ready(
 
         monkeypatch.setattr(store._address, "connect", let_in)
         with pytest.raises(semel.EngineUnavailable):
-            await store.make_ready([Line.SETTLE])
-        assert not store.is_ready([Line.SETTLE])
+            await store.make_ready([ConnectionRole.SETTLE])
+        assert not store.is_ready([ConnectionRole.SETTLE])
         monkeypatch.setattr(store._address, "connect", connect)
-        await store.make_ready([Line.SETTLE])
-        assert store.is_ready([Line.SETTLE])
+        await store.make_ready([ConnectionRole.SETTLE])
+        assert store.is_ready([ConnectionRole.SETTLE])
         await store.close()
 
 

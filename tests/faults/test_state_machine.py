@@ -31,7 +31,7 @@ from semel.engines.journal import control, leases
 from semel.engines.journal.claims import Claim, claim, load_lanes, release
 from semel.engines.journal.engine import JournalEngine
 from semel.engines.journal.retention import clean
-from semel.engines.journal.script import Ask, Line, Script, procedure
+from semel.engines.journal.script import ConnectionRole, Script, SqlQuery, procedure
 from semel.engines.journal.settle import Ending, put_off, settle
 from semel.engines.sqlite.store import SqliteStore
 from tests.faults.model import SECOND, Model, Modelled, keeping
@@ -42,10 +42,10 @@ NAMES = ["charge", "mail"]
 JUMPS = [1, 40, 3600, 86400, 8 * 86400, -2, -20]
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def look(query: str) -> Script[list[Any]]:
     """Read a table as it is."""
-    rows: list[Any] = yield Ask(query)
+    rows: list[Any] = yield SqlQuery(query)
     return rows
 
 
@@ -64,7 +64,7 @@ class Life(RuleBasedStateMachine):
         self.wait(self.engine.open())
         self.names: dict[int, list[str]] = {}
         for name, text in READ.items():
-            self.store._for(Line.CONTROL)._statements[name] = [(text, 0)]
+            self.store._for(ConnectionRole.CONTROL)._statements[name] = [(text, 0)]
 
     def teardown(self) -> None:
         """Close the database."""

@@ -7,7 +7,7 @@ from semel.contract.records import ErrorInfo
 from semel.contract.window import DedupWindow
 from semel.flow import entries, snapshot
 from semel.flow.entries import Asked, Began, Dropped, Entry, Fired, Resolved, Signalled, Stopped, Turned, raw, stored
-from semel.flow.history import tell_history
+from semel.flow.history import history_events
 from semel.flow.snapshot import Snapshot
 
 EVERY_KIND: list[Entry] = [
@@ -51,7 +51,7 @@ def test_nothing_and_null_are_the_same() -> None:
 
 
 def test_history_is_told_in_words() -> None:
-    told = tell_history([entries.dump(EVERY_KIND)])
+    told = history_events([entries.dump(EVERY_KIND)])
     assert [event.what for event in told] == [
         "began", "resolved", "resolved", "fired", "signalled", "cancelled", "asked", "dropped",
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from rich.text import Text
 from semel import App, Execution, Handle, InvalidValue, NotRedrivable, Status
 from semel.cli.command import Exit, database_command
 from semel.cli.output import Output, ago, console, note, status_text, when
-from semel.contract.durations import spell
+from semel.contract.durations import format_duration
 from semel.records import to_json
 
 StatusOption = Annotated[Status | None, typer.Option("--status", help="Only executions in this state.")]
@@ -133,7 +133,7 @@ def _lines(e: Execution) -> list[tuple[str, str]]:
         ("due", when(e.run_at)),
         ("started", when(e.started_at)),
         ("ended", when(e.finished_at)),
-        ("kept until", f"{when(e.expires_at)} ({spell(e.retention)})" if e.expires_at else ""),
+        ("kept until", f"{when(e.expires_at)} ({format_duration(e.retention)})" if e.expires_at else ""),
         ("worker", e.worker or ""),
         ("progress", e.progress or ""),
         ("parent", e.parent_id or ""),

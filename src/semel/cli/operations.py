@@ -13,7 +13,7 @@ from rich.text import Text
 from semel import App
 from semel.cli.command import Exit, database_command, missing_file
 from semel.cli.output import Output, ago, console, when
-from semel.contract.durations import spell
+from semel.contract.durations import format_duration
 
 
 @database_command(creates=True)
@@ -83,7 +83,7 @@ async def queues(app: App, out: Output) -> None:
 
 
 def _format(value: object) -> str:
-    return spell(value) if isinstance(value, timedelta) else str(value)
+    return format_duration(value) if isinstance(value, timedelta) else str(value)
 
 
 @database_command()

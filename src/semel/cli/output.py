@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from semel import Status
-from semel.contract.durations import spell
+from semel.contract.durations import format_duration
 from semel.records import to_json
 from semel.settings import Settings, load
 
@@ -129,7 +129,7 @@ def _rough(span: timedelta) -> str:
 def elapsed(span: timedelta) -> str:
     """A span to the millisecond while it is short, then to the second."""
     seconds = span.total_seconds()
-    return f"{seconds:.3f}s" if seconds < 60 else spell(timedelta(seconds=round(seconds)))
+    return f"{seconds:.3f}s" if seconds < 60 else format_duration(timedelta(seconds=round(seconds)))
 
 
 def brief(text: str, most: int) -> str:

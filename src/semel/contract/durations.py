@@ -51,7 +51,7 @@ def _seconds(value: object, what: str) -> float:
     )
 
 
-def spell(span: timedelta) -> str:
+def format_duration(span: timedelta) -> str:
     """The shortest way to write a duration that `parse_duration` reads back."""
     if span >= FOREVER:
         return "forever"

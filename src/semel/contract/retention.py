@@ -23,7 +23,7 @@ LEAST_CLEANING = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class Retention:
     """`retention` for results, `window` for keys."""
 
     retention: timedelta
@@ -38,7 +38,7 @@ class Keeping:
         return finished_at + self.window
 
 
-class Fate(Enum):
+class RetentionAction(Enum):
     """What the cleaner does with a finished execution."""
 
     KEEP = "keep"
@@ -46,11 +46,11 @@ class Fate(Enum):
     FORGET = "forget"
 
 
-def keeping(*choices: tuple[Duration | None, Duration | None]) -> Keeping:
+def keeping(*choices: tuple[Duration | None, Duration | None]) -> Retention:
     """The first given value wins, most specific first: (retention, dedup_window) of task, queue, app."""
     retention = next((parse_duration(r, "retention") for r, _ in choices if r is not None), TASK_RETENTION)
     window = next((parse_duration(w, "dedup_window") for _, w in choices if w is not None), retention)
-    return Keeping(retention, window)
+    return Retention(retention, window)
 
 
 def clean_every(most: timedelta, retentions: Iterable[timedelta | None]) -> timedelta:
@@ -58,10 +58,10 @@ def clean_every(most: timedelta, retentions: Iterable[timedelta | None]) -> time
     return min(most, max(LEAST_CLEANING, min((kept for kept in retentions if kept is not None), default=most)))
 
 
-def fate(keep: Keeping, finished_at: datetime, keyed: bool, now: datetime) -> Fate:
+def retention_action(keep: Retention, finished_at: datetime, keyed: bool, now: datetime) -> RetentionAction:
     """Keep it, drop its payload but remember the key, or forget it altogether."""
     if now < keep.expires_at(finished_at):
-        return Fate.KEEP
+        return RetentionAction.KEEP
     if keyed and now < keep.window_ends_at(finished_at):
-        return Fate.STRIP
-    return Fate.FORGET
+        return RetentionAction.STRIP
+    return RetentionAction.FORGET

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from semel.contract.decision import Reason
-from semel.contract.durations import spell
+from semel.contract.durations import format_duration
 from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Suppressed, Undelivered
 
@@ -107,7 +107,7 @@ def _window(e: Execution, now: datetime) -> str:
             "(unless it is made with reuse='reject')."
         )
     return (
-        f"The key is taken until {_when(ends)} (its window is {spell(e.window)} from the end): "
+        f"The key is taken until {_when(ends)} (its window is {format_duration(e.window)} from the end): "
         "until then duplicates get this result."
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from semel.contract.durations import Duration
 from semel.contract.keys import KEY_LENGTH, check_name
-from semel.contract.retention import WORKFLOW_RETENTION, Keeping, keeping
+from semel.contract.retention import WORKFLOW_RETENTION, Retention, keeping
 from semel.contract.window import DEFAULT_KEYS, DEFAULT_WINDOW, DedupWindow, check_max_keys, check_window
 from semel.define.handler import Handler, Idle, Query, Role, read_handler, read_idle, read_query, role_of
 from semel.define.state import State
@@ -74,10 +74,10 @@ class Entity(Generic[S]):
         """The message keys of an entity to which nothing has happened yet."""
         return DedupWindow(self.window, self.max_keys)
 
-    def kept(self, of_queue: timedelta | None) -> Keeping:
+    def kept(self, of_queue: timedelta | None) -> Retention:
         """For how long it is kept after its end, and at least for its window what it knew of message keys."""
         keep = keeping((self.retention, None), (of_queue, None), (WORKFLOW_RETENTION, None)).retention
-        return Keeping(keep, max(keep, self.window))
+        return Retention(keep, max(keep, self.window))
 
     def encode_state(self, state: S, limit: int) -> bytes:
         """Canonical JSON of the declared attributes. Raises NotEncodable, or PayloadTooLarge over `limit` bytes."""

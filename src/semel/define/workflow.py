@@ -25,7 +25,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-CRASHES_BORNE = 10
+MAX_WORKER_CRASHES = 10
 """A workflow whose worker died this often in one go, without ever coming to rest, is given up."""
 
 
@@ -67,7 +67,7 @@ class Workflow(Generic[P, R]):
             raise InvalidValue("timeout=0: give a positive duration, or leave it out for none.")
         self.retention = optional_duration(retention, "retention")
         self.dedup_window = optional_duration(dedup_window, "dedup_window")
-        self.retry = Retry(max_attempts=CRASHES_BORNE)
+        self.retry = Retry(max_attempts=MAX_WORKER_CRASHES)
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
             raise InvalidValue(f"version={version!r}: give a whole number, 1 or more.")
         self.version = version

@@ -50,7 +50,7 @@ class Outcome(Struct, frozen=True):
     """Of the answer of an entity: what the message is compared by that it answers."""
 
 
-class Past(Struct, frozen=True):
+class RecordedRun(Struct, frozen=True):
     """All that a flow can be run again from: who it is, how its run began, and what was written since."""
 
     id: str
@@ -282,7 +282,7 @@ class Engine(Protocol):
     async def attributes(self, id: str) -> dict[str, str]:
         """The search attributes of a workflow."""
 
-    async def past(self, id: str) -> Past | None:
+    async def past(self, id: str) -> RecordedRun | None:
         """What happened to a workflow since it last continued as new, or to an entity since it last rested.
 
         None: no such execution. NotFound: the engine has no journal of it.

@@ -15,7 +15,7 @@ from semel.contract.keys import KEY_LENGTH, check_key, check_name
 from semel.contract.retention import TASK_RETENTION, WORKFLOW_RETENTION, keeping
 from semel.contract.retry import Retry
 from semel.define.task import Call, Task, check_priority
-from semel.define.workflow import CRASHES_BORNE, Workflow, WorkflowCall
+from semel.define.workflow import MAX_WORKER_CRASHES, Workflow, WorkflowCall
 from semel.engine.ids import new_id
 from semel.engine.protocol import Capabilities
 from semel.engine.start_request import RunOptions, StartRequest
@@ -164,7 +164,7 @@ def options_by_name(
         (TASK_RETENTION if kind == "task" else WORKFLOW_RETENTION, None),
     )
     if max_attempts is None:
-        max_attempts = Retry().max_attempts if kind == "task" else CRASHES_BORNE
+        max_attempts = Retry().max_attempts if kind == "task" else MAX_WORKER_CRASHES
     return RunOptions(
         kind=kind,
         name=name if foreign else check_name(name, f"{kind} name", KEY_LENGTH),

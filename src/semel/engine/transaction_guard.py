@@ -29,7 +29,7 @@ def inside_transaction() -> Iterator[None]:
         _stays.reset(before)
 
 
-def refuse_inside() -> None:
+def forbid_app_in_transaction() -> None:
     """Raise Forbidden if a function in a transaction asks, be it through the loop of another thread."""
     stays = _stays.get()
     if stays is not None and stays[0]:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from semel.codec import decoder_of
-from semel.contract.durations import spell
+from semel.contract.durations import format_duration
 from semel.contract.records import ErrorInfo
 
 FIRST: Final = 1.0
@@ -47,14 +47,14 @@ def waiting(error: ErrorInfo, patience: timedelta) -> ErrorInfo:
     """The error that is shown while it waits."""
     text = (
         f"{error.message} It is left for a worker whose code fits, without counting an attempt, and fails after "
-        f"{spell(patience)} (decode_timeout)."
+        f"{format_duration(patience)} (decode_timeout)."
     )
     return ErrorInfo(error.type, text)
 
 
 def given_up(error: ErrorInfo, patience: timedelta) -> ErrorInfo:
     """The error that it fails with."""
-    text = f"{error.message} No worker could decode it for {spell(patience)} (decode_timeout)."
+    text = f"{error.message} No worker could decode it for {format_duration(patience)} (decode_timeout)."
     return ErrorInfo(error.type, text, error.traceback)
 
 
@@ -84,5 +84,5 @@ class Warner:
         self._last[name] = now
         self._log.warning(
             "task %r is left for a worker whose code fits (execution %s; others may be left too): %s It fails after %s "
-            "(decode_timeout).", name, execution, message, spell(self._patience),
+            "(decode_timeout).", name, execution, message, format_duration(self._patience),
         )  # fmt: skip

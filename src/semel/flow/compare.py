@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from semel.errors import Forbidden, NonDeterminism
 from semel.flow.commands import MARK, Command, Kind
-from semel.flow.entries import Asked, Deed, Dropped, Entry, Fired, Resolved
+from semel.flow.entries import Asked, Dropped, Entry, Fired, IssuedCommand, Resolved
 from semel.flow.source_location import where
 
 _foreign: Final[list[tuple[type[BaseException], Callable[[Any], Forbidden | NonDeterminism]]]] = []
 """Errors of other guards than Semel's, and what they are in its words."""
 
 
-def alike(expected: Deed, found: Deed) -> bool:
+def alike(expected: IssuedCommand, found: IssuedCommand) -> bool:
     if isinstance(expected, Asked) and isinstance(found, Asked):
         return (expected.command, expected.kind, expected.name, expected.mark) == (
             found.command, found.kind, found.name, found.mark,
@@ -23,7 +23,7 @@ def alike(expected: Deed, found: Deed) -> bool:
     return isinstance(expected, Dropped) and isinstance(found, Dropped) and expected.command == found.command
 
 
-def once_alike(expected: Deed, command: Command | None) -> bool:
+def matches_older_signature(expected: IssuedCommand, command: Command | None) -> bool:
     """Does a recorded call differ from the one that is made only in arguments that equal their default?"""
     if command is None or command.start is None or not isinstance(expected, Asked):
         return False
@@ -34,12 +34,12 @@ def once_alike(expected: Deed, command: Command | None) -> bool:
     return any(head + one.hex()[:MARK] == expected.mark for one in known)
 
 
-def same(deed: Deed, kind: Kind, name: str) -> bool:
+def same(deed: IssuedCommand, kind: Kind, name: str) -> bool:
     return isinstance(deed, Asked) and deed.kind == kind and deed.name == name
 
 
 def difference(
-    key: str, name: str, expected: Entry | None, found: Deed | None, end: tuple[str, str] = ("", "")
+    key: str, name: str, expected: Entry | None, found: IssuedCommand | None, end: tuple[str, str] = ("", "")
 ) -> NonDeterminism:
     """The error that says what the journal has, what the code did, and where. `end`: how and where it has ended."""
     recorded, done = told(expected), told(found)

@@ -281,14 +281,14 @@ class Actor(Instance):
             self._wake(now)
         super()._take_in(turn, now, waiting)
 
-    def _let_in(self, turn: Turn, now: int, waiting: deque[Arrival]) -> None:
+    def _deliver_next(self, turn: Turn, now: int, waiting: deque[Arrival]) -> None:
         """Messages that find it at rest come in together: as if it had begun with them all."""
         if self._paused and self._resting:
             waiting.clear()  # they stay in the inbox, for another turn
             return
         came, most = len(self._mail), 1 if self._careful else FEW
         if not self._resting or came >= most or not isinstance(waiting[0].what, Signalled):
-            super()._let_in(turn, now, waiting)
+            super()._deliver_next(turn, now, waiting)
             return
         while waiting and isinstance(waiting[0].what, Signalled) and len(self._mail) < most:
             what = self._next_of(turn, waiting)

@@ -87,8 +87,8 @@ class Dropped(Struct, array_like=True, frozen=True, gc=False, tag="d"):
 
 
 Happening = Began | Turned | Resolved | Fired | Signalled | Stopped
-Deed = Asked | Dropped
-Entry = Happening | Deed
+IssuedCommand = Asked | Dropped
+Entry = Happening | IssuedCommand
 
 _writer: Final = msgspec.json.Encoder()
 _reader: Final = decoder_of(list[Entry])

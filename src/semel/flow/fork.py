@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from semel.engine.protocol import Past
+from semel.engine.protocol import RecordedRun
 from semel.errors import NotResettable
 from semel.flow import entries, snapshot
 from semel.flow.commands import NO_ANSWER, Kind
@@ -30,7 +30,7 @@ class Fork:
     """Search attributes as they were there."""
 
 
-def fork(past: Past, commit: int) -> Fork:
+def fork(past: RecordedRun, commit: int) -> Fork:
     """What going back to a commit means. NotResettable: it is none of this run."""
     last = past.base + len(past.commits)
     if not past.base <= commit <= last:
@@ -71,7 +71,7 @@ def _after(made: Fork, now: int, entry: Entry) -> None:
             pass
 
 
-def commit_before(past: Past, to: int | str) -> int:
+def commit_before(past: RecordedRun, to: int | str) -> int:
     """The last commit before the answer to a command: by its number, by its name (the last one), or as "row:7"."""
     text = str(to)
     if text.startswith("row:") and text[4:].isdecimal():
@@ -91,14 +91,14 @@ def commit_before(past: Past, to: int | str) -> int:
     return _answered(past, number) - 1
 
 
-def _which(past: Past, asked: dict[int, Asked]) -> str:
+def _which(past: RecordedRun, asked: dict[int, Asked]) -> str:
     if not asked:
         return ": it has asked for nothing yet"
     gone = " since it continued as new" if past.base else ""
     return f": it has {min(asked)} to {max(asked)}{gone}"
 
 
-def _answered(past: Past, number: int) -> int:
+def _answered(past: RecordedRun, number: int) -> int:
     """The commit that holds the answer to a command; the one after the last while there is none."""
     waiting: dict[str, list[int]] = {}
     unheard = Counter[str]()
@@ -128,7 +128,7 @@ def _answered(past: Past, number: int) -> int:
     return past.base + len(past.commits) + 1
 
 
-def _all(past: Past) -> Iterator[tuple[int, int, Entry]]:
+def _all(past: RecordedRun) -> Iterator[tuple[int, int, Entry]]:
     """Every entry, with its commit and workflow time."""
     now = 0
     for at, body in enumerate(past.commits, past.base + 1):

@@ -34,7 +34,7 @@ class Event:
     """The id that a task or a child workflow was asked for under."""
 
 
-def tell_history(rows: Iterable[bytes], first: int = 1) -> list[Event]:
+def history_events(rows: Iterable[bytes], first: int = 1) -> list[Event]:
     """Events in the order in which they were written."""
     now = 0
     asked: dict[int, Asked] = {}
@@ -63,7 +63,7 @@ def read_history(text: str) -> tuple[dict[str, Any], list[Event]]:
         head["state"] = decode_plain(None if past.snapshot is None else snapshot.load(past.snapshot).input)
     else:
         head["input"] = decode_plain(past.input)
-    return head, tell_history(past.commits, past.base + 1)
+    return head, history_events(past.commits, past.base + 1)
 
 
 def _event(row: int, at: datetime, entry: Entry, asked: dict[int, Asked]) -> Event:

@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from semel.codec import decoder_of
 from semel.contract.window import DedupWindow
-from semel.engine.protocol import Past
+from semel.engine.protocol import RecordedRun
 from semel.errors import InvalidValue, phrase
 from semel.flow import entries, snapshot
 from semel.flow.entries import (
@@ -87,7 +87,7 @@ _read_fields: Final[dict[type[Struct], dict[str, Callable[[Raw], Any]]]] = {
 }
 
 
-def dump(past: Past) -> str:
+def dump(past: RecordedRun) -> str:
     """A history as text."""
     if past.input is None:
         raise InvalidValue(f"{past.kind} {past.key!r} ({past.id}) is past its retention: its input is gone.")
@@ -100,7 +100,7 @@ def dump(past: Past) -> str:
     return msgspec.json.format(msgspec.json.encode(file), indent=1).decode() + "\n"
 
 
-def load(text: str | bytes) -> Past:
+def load(text: str | bytes) -> RecordedRun:
     """The history that a text holds. InvalidValue: it holds none, or one that this Semel cannot read."""
     try:
         head = _read_head(text)
@@ -117,8 +117,8 @@ def load(text: str | bytes) -> Past:
     )
 
 
-def _past(file: _File) -> Past:
-    return Past(
+def _past(file: _File) -> RecordedRun:
+    return RecordedRun(
         file.id, file.workflow, file.key, file.namespace, file.queue, file.generation, file.seed, file.parent,
         bytes(file.input), None if file.snapshot is None else _stored(file.snapshot), file.base,
         tuple(entries.dump([_closed(entry) for entry in commit]) for commit in file.commits),

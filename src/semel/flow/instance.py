@@ -18,17 +18,17 @@ from semel.engine.start_request import StartRequest
 from semel.errors import InvalidValue, NonDeterminism, SemelError
 from semel.flow.answers import answer, hand
 from semel.flow.commands import IN_PLACE, NO_ANSWER, Command, ContinueAsNew, Kind
-from semel.flow.compare import alike, difference, once_alike, refused, same
+from semel.flow.compare import alike, difference, matches_older_signature, refused, same
 from semel.flow.context import Context
 from semel.flow.entries import (
     FORMAT,
     Asked,
     Began,
-    Deed,
     Dropped,
     Entry,
     Fired,
     Happening,
+    IssuedCommand,
     Resolved,
     Signalled,
     Stopped,
@@ -93,7 +93,7 @@ class Instance:
         self._main: asyncio.Task[Any] | None = None
         self._late = self._stopped = False
         self._deadline = start.deadline
-        self._expected: deque[Deed] | None = None
+        self._expected: deque[IssuedCommand] | None = None
         """While a journal is replayed: what the code is to ask for next."""
         self._patches: dict[str, bool] = {}
         self._mismatch: NonDeterminism | None = None
@@ -211,9 +211,9 @@ class Instance:
                 continue
             if not waiting:
                 break
-            self._let_in(turn, now, waiting)
+            self._deliver_next(turn, now, waiting)
 
-    def _let_in(self, turn: Turn, now: int, waiting: deque[Arrival]) -> None:
+    def _deliver_next(self, turn: Turn, now: int, waiting: deque[Arrival]) -> None:
         """The next of those that wait."""
         if (what := self._next_of(turn, waiting)) is not None:
             self._move_to(now)
@@ -394,13 +394,13 @@ class Instance:
         self._numbers += 1
         return self._numbers
 
-    def _issue(self, deed: Deed, command: Command | None) -> None:
+    def _issue(self, deed: IssuedCommand, command: Command | None) -> None:
         """The code did something: compare it with the journal, or add it to the turn."""
         if self._mismatch is not None:
             return
         if self._expected is not None:
             expected = self._expected.popleft() if self._expected else None
-            if expected is None or not (alike(expected, deed) or once_alike(expected, command)):
+            if expected is None or not (alike(expected, deed) or matches_older_signature(expected, command)):
                 self._mismatch = self._differs(expected, deed)
                 self.loop.halt()
             elif command is not None and isinstance(expected, Asked):
@@ -430,7 +430,7 @@ class Instance:
             case ended:
                 turn.ended = ended
 
-    def _differs(self, expected: Entry | None, found: Deed | None) -> NonDeterminism:
+    def _differs(self, expected: Entry | None, found: IssuedCommand | None) -> NonDeterminism:
         return difference(self.who.key, self.who.name, expected, found, told_end(self._main))
 
     def close(self) -> None:

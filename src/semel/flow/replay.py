@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from semel.define.registry import Registry
-from semel.engine.protocol import Past, Replayed
+from semel.engine.protocol import RecordedRun, Replayed
 from semel.errors import Forbidden, InvalidValue, NonDeterminism, SemelError
 from semel.flow import entries, snapshot
 from semel.flow.entity import Actor
@@ -20,7 +20,7 @@ from semel.settings import Settings
 def replay(
     registry: Registry,
     settings: Settings,
-    past: Past,
+    past: RecordedRun,
     refusal: Refusal | None = None,
 ) -> None:
     """Do again what a history says. NonDeterminism, Forbidden, NotFound and their kin: it would be parked."""
@@ -55,7 +55,7 @@ def _instance(
 def try_replay(
     registry: Registry,
     settings: Settings,
-    past: Past,
+    past: RecordedRun,
     refusal: Refusal | None = None,
 ) -> Replayed:
     """The same as an answer instead of an error."""

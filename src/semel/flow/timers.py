@@ -8,7 +8,7 @@ from typing import Final
 
 from semel.flow.commands import Kind
 from semel.flow.compare import same
-from semel.flow.entries import Asked, Deed
+from semel.flow.entries import Asked, IssuedCommand
 from semel.flow.loop import Timer
 
 FEW: Final = 64
@@ -63,7 +63,7 @@ TIMEOUT: Final = "timeout"
 """Its name in the journal."""
 
 
-def agreed(expected: deque[Deed] | None, deadline: int | None) -> tuple[int | None, str]:
+def agreed(expected: deque[IssuedCommand] | None, deadline: int | None) -> tuple[int | None, str]:
     """What a run began with by what its journal `expected`, whatever its code says by now; and under which name."""
     if expected is None:
         return deadline, TIMEOUT

@@ -38,7 +38,7 @@ class Reminder:
         self._next = -math.inf
 
 
-async def persistently(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+async def retry_unavailable(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
     """Try again a few times, over a second or two. Only for calls that may safely be repeated."""
     for attempt in range(TRIES):
         try:

@@ -14,7 +14,7 @@ from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from semel.engine.ids import new_id
 from semel.engines.temporal import start
 from semel.engines.temporal.executions import Reader, Seen
-from semel.engines.temporal.memo import MEMO, Card
+from semel.engines.temporal.memo import MEMO, ExecutionMemo
 from semel.engines.temporal.start import ALWAYS, MOST_PAGES, MOST_TAGS, find_sent, successor_card
 
 
@@ -28,7 +28,7 @@ class Chain(Reader):
     def add(self, *, tags: bool = True) -> str:
         """One more execution; the request that it came of. Without `tags`: as older releases began it."""
         asked = new_id()
-        card = Card("task", "charge", "00", "k", asked=asked)
+        card = ExecutionMemo("task", "charge", "00", "k", asked=asked)
         if self.runs:
             last = self.newest
             card = successor_card(card, last.card, last.id, 0)

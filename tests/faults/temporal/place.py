@@ -55,7 +55,7 @@ async def prepare(place: Place) -> None:
         await app.migrate()
 
 
-async def persistently(ask: Callable[[], Awaitable[T]], within: float = 60.0) -> T:
+async def retry_unavailable(ask: Callable[[], Awaitable[T]], within: float = 60.0) -> T:
     """What people do whose server is away: ask again. Any other error is a wrong answer."""
     async with asyncio.timeout(within):
         while True:

@@ -14,7 +14,7 @@ import pytest
 import semel
 from semel.testing.temporal_server import TemporalServer, temporal_server
 from tests.faults.proofs import Tell, seconds
-from tests.faults.temporal.place import Place, WorkerProcess, persistently, prepare, worker
+from tests.faults.temporal.place import Place, WorkerProcess, prepare, retry_unavailable, worker
 from tests.world import eventually
 
 WORKERS = 2
@@ -48,10 +48,10 @@ class Soak:
             )  # fmt: skip
             with worker(self.place, "--lease", "2s", "--log-level", "warning"):
                 for handle, expected in self.handles.values():
-                    got = await persistently(lambda handle=handle: handle.result(timeout="90s"), within=120)  # type: ignore[misc]
+                    got = await retry_unavailable(lambda handle=handle: handle.result(timeout="90s"), within=120)  # type: ignore[misc]
                     assert got == expected
                 till = self.kitchen.app.entity(self.kitchen.Till, "main")
-                total = await persistently(lambda: till.ask("add", 0, dedup_key="end", timeout="90s"), within=120)
+                total = await retry_unavailable(lambda: till.ask("add", 0, dedup_key="end", timeout="90s"), within=120)
                 assert total == self.sent
             await self._check()
 
@@ -75,7 +75,7 @@ class Soak:
         while self._on():
             n += 1
             for key in (f"own-{who}-{n}", f"all-{n}"):
-                handle = await persistently(
+                handle = await retry_unavailable(
                     lambda key=key: self.kitchen.app.enqueue(self.kitchen.cook, key, 0.3, task_id=key)  # type: ignore[misc]
                 )
                 before = self.handles.setdefault(key, (handle, key))[0]
@@ -88,10 +88,10 @@ class Soak:
         while self._on():
             n += 1
             key = f"m-{n}"
-            handle = await persistently(
+            handle = await retry_unavailable(
                 lambda key=key: self.kitchen.app.start_workflow(self.kitchen.meal, key, 0.3, workflow_id=key)  # type: ignore[misc]
             )
-            await persistently(lambda handle=handle: handle.signal("served", "yes", dedup_key="once"))  # type: ignore[misc]
+            await retry_unavailable(lambda handle=handle: handle.signal("served", "yes", dedup_key="once"))  # type: ignore[misc]
             self.handles[key] = (handle, [f"{key} ordered", key, key, key, "yes", f"{key} paid"])
             await asyncio.sleep(0.3)
 
@@ -100,7 +100,7 @@ class Soak:
         while self._on():
             key = f"d-{self.sent}"
             for _ in range(2):
-                await persistently(lambda key=key: till.send("add", 1, dedup_key=key))  # type: ignore[misc]
+                await retry_unavailable(lambda key=key: till.send("add", 1, dedup_key=key))  # type: ignore[misc]
             self.sent += 1
             await asyncio.sleep(0.1)
 

@@ -10,7 +10,7 @@ import pytest
 
 import semel
 from semel.testing.temporal_server import TemporalServer, temporal_server
-from tests.faults.temporal.place import Place, persistently, prepare
+from tests.faults.temporal.place import Place, prepare, retry_unavailable
 from tests.world import eventually
 
 CRASHES = 2
@@ -21,11 +21,11 @@ async def tasks(kitchen: Any) -> None:
     """One after the other, each asked for twice."""
     for n in range(MANY):
         ask = lambda n=n: kitchen.app.enqueue(kitchen.cook, f"t-{n}", task_id=f"t-{n}")  # noqa: E731
-        first = await persistently(ask)
-        second = await persistently(ask)
+        first = await retry_unavailable(ask)
+        second = await retry_unavailable(ask)
         assert first.id == second.id
-        assert await persistently(lambda first=first: first.result(timeout="60s")) == f"t-{n}"  # type: ignore[misc]
-        assert (await persistently(ask)).duplicate
+        assert await retry_unavailable(lambda first=first: first.result(timeout="60s")) == f"t-{n}"  # type: ignore[misc]
+        assert (await retry_unavailable(ask)).duplicate
 
 
 async def meals(kitchen: Any) -> None:
@@ -33,10 +33,10 @@ async def meals(kitchen: Any) -> None:
 
     async def one(n: int) -> None:
         start = lambda: kitchen.app.start_workflow(kitchen.meal, f"m-{n}", workflow_id=f"m-{n}")  # noqa: E731
-        handle = await persistently(start)
+        handle = await retry_unavailable(start)
         await asyncio.sleep(0.3 * n)
-        await persistently(lambda: handle.signal("served", "yes", dedup_key="once"))
-        got = await persistently(lambda: handle.result(timeout="60s"))
+        await retry_unavailable(lambda: handle.signal("served", "yes", dedup_key="once"))
+        got = await retry_unavailable(lambda: handle.result(timeout="60s"))
         assert got == [f"m-{n} ordered", f"m-{n}", f"m-{n}", f"m-{n}", "yes", f"m-{n} paid"]
 
     await asyncio.gather(*(one(n) for n in range(10)))
@@ -47,8 +47,8 @@ async def messages(kitchen: Any) -> None:
     till = kitchen.app.entity(kitchen.Till, "main")
     for n in range(1, MANY + 1):
         ask = lambda n=n: till.ask("add", 1, dedup_key=f"d-{n}", timeout="60s")  # noqa: E731
-        assert await persistently(ask) == n
-    assert await persistently(lambda: till.ask("add-with-receipt", 0, dedup_key="last", timeout="60s")) == MANY
+        assert await retry_unavailable(ask) == n
+    assert await retry_unavailable(lambda: till.ask("add-with-receipt", 0, dedup_key="last", timeout="60s")) == MANY
 
 
 async def crashes(server: TemporalServer, place: Place) -> None:

@@ -26,7 +26,7 @@ from semel.engines.journal.notifications import Hub
 from semel.engines.journal.script import Collision, Row, Store
 from semel.errors import EngineUnavailable
 from semel.runtime.duplicates import CountRow, DuplicateCounter
-from semel.runtime.retries import persistently
+from semel.runtime.retries import retry_unavailable
 
 log = logging.getLogger("semel.journal")
 MOST_AT_ONCE = 1000
@@ -74,7 +74,7 @@ class Admissions:
             if not waiting:
                 break
             wanted = await self._with_lanes([requests[i] for i in waiting])
-            decided = await persistently(self._store.run, admit, self._namespace, wanted)
+            decided = await retry_unavailable(self._store.run, admit, self._namespace, wanted)
             admitted = []
             for i, one in zip(waiting, decided, strict=True):
                 if one is None:  # its lane is gone, or its key changes hands all the time

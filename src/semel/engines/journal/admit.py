@@ -14,7 +14,7 @@ from semel.contract.lifecycle import Status
 from semel.contract.times import from_micros
 from semel.engine.start_request import StartRequest
 from semel.engines.journal.rows import ExecutionRow, row_of
-from semel.engines.journal.script import BEGIN, Ask, Collision, Each, Line, Row, Script, procedure
+from semel.engines.journal.script import BEGIN, Collision, ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
 
 TRIES = 5
 """How often a key is looked at again that changes hands meanwhile."""
@@ -45,25 +45,25 @@ class Decided(NamedTuple):
     """When, in microseconds; 0: not known, since no key was looked up."""
 
 
-@procedure(Line.ADMIT, atomic=True)
+@procedure(ConnectionRole.ADMIT, atomic=True)
 def insert(namespace: str, rows: list[ExecutionRow]) -> Script[set[str]]:
     """Insert executions; the ids that are in. Passed over: a taken key, a known id, a lane that is gone."""
-    return _ids((yield Each("admit", list(rows), (namespace,))), rows)
+    return _ids((yield SqlBatch("admit", list(rows), (namespace,))), rows)
 
 
-@procedure(Line.ADMIT, atomic=True)
+@procedure(ConnectionRole.ADMIT, atomic=True)
 def insert_alike(shared: Row, rows: list[Row]) -> Script[set[str]]:
     """Insert executions with new ids with the same options; the ids that are in. Passed over: a taken key."""
-    return _ids((yield Each("admit_alike", rows, shared)), rows)
+    return _ids((yield SqlBatch("admit_alike", rows, shared)), rows)
 
 
-@procedure(Line.ADMIT, atomic=True)
+@procedure(ConnectionRole.ADMIT, atomic=True)
 def insert_new(shared: Row, rows: list[Row]) -> Script[set[str]]:
     """Insert executions with the same options whose keys are probably new.
 
     PostgreSQL: all or none, and then Collision; a fifth less to do.
     """
-    return _ids((yield Each("admit_new", rows, shared)), rows)
+    return _ids((yield SqlBatch("admit_new", rows, shared)), rows)
 
 
 def _ids(found: list[Row], rows: Iterable[Row]) -> set[str]:
@@ -73,7 +73,7 @@ def _ids(found: list[Row], rows: Iterable[Row]) -> set[str]:
     return wanted if count == len(wanted) else set(ids.split(",") if ids else ())
 
 
-@procedure(Line.ADMIT, atomic=True)
+@procedure(ConnectionRole.ADMIT, atomic=True)
 def admit(namespace: str, wanted: list[Wanted]) -> Script[list[Decided | None]]:
     """Begin what is new and decide about what has its key taken, each in one step; the decisions, in order.
 
@@ -131,7 +131,7 @@ def admit(namespace: str, wanted: list[Wanted]) -> Script[list[Decided | None]]:
 def _look_up(namespace: str, starts: list[StartRequest]) -> Script[tuple[dict[_KeyOf, Prior], set[str], int]]:
     """Who holds the keys, which of the requests are in already (their keys may have moved on), and what time it is."""
     keys = list({(start.options.kind, start.key) for start in starts if start.key is not None})
-    rows = (yield Each("priors", keys, (namespace,))) if keys else []
+    rows = (yield SqlBatch("priors", keys, (namespace,))) if keys else []
     holders: dict[_KeyOf, Prior] = {}
     followed: set[_KeyOf] = set()
     for kind, key, id_, name, print_, status, generation, window_ends, parent, follows, _ in rows:
@@ -143,15 +143,15 @@ def _look_up(namespace: str, starts: list[StartRequest]) -> Script[tuple[dict[_K
     ids = [(start.id,) for start in starts if start.key is None]
     if followed:
         ids += [(start.id,) for start in starts if (start.options.kind, start.key) in followed]
-    present = {row[0] for row in (yield Each("present", ids))} if ids else set()
+    present = {row[0] for row in (yield SqlBatch("present", ids))} if ids else set()
     return holders, present, rows[0][-1] if rows else 0
 
 
 def _supersede(namespace: str, row: ExecutionRow, decision: Admit) -> Script[bool]:
     """Take the key from a finished execution and give it to a new one, both or neither."""
-    if not (yield Ask("lane_by_id", (row.lane,))):
+    if not (yield SqlQuery("lane_by_id", (row.lane,))):
         return False
-    if not (yield Ask("release_key", (decision.supersedes,))):
+    if not (yield SqlQuery("release_key", (decision.supersedes,))):
         return False
     new = row._replace(generation=decision.generation, previous_id=decision.supersedes)
     if not (yield from insert.script(namespace, [new])):
@@ -159,15 +159,15 @@ def _supersede(namespace: str, row: ExecutionRow, decision: Admit) -> Script[boo
     return True
 
 
-@procedure(Line.ADMIT)
+@procedure(ConnectionRole.ADMIT)
 def share(ids: list[str]) -> Script[set[str]]:
     """Others want these executions too, whatever becomes of the workflow that asked for them: those that live."""
     rows = [(id_,) for id_ in ids]
-    yield Each("share", rows)
-    return {row[0] for row in (yield Each("living", rows))}
+    yield SqlBatch("share", rows)
+    return {row[0] for row in (yield SqlBatch("living", rows))}
 
 
-@procedure(Line.CONTROL, atomic=True)
+@procedure(ConnectionRole.CONTROL, atomic=True)
 def count_duplicates(rows: list[Row]) -> Script[None]:
     """Write down how many duplicates did not run."""
-    yield Each("count_duplicates", rows)
+    yield SqlBatch("count_duplicates", rows)

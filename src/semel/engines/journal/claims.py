@@ -17,7 +17,7 @@ from semel.contract.times import span
 from semel.define.task import Task
 from semel.engines.journal.control import wake
 from semel.engines.journal.lanes import FLOWS
-from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
+from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
@@ -97,12 +97,12 @@ class Taken:
     after_key: str = ""
 
 
-@procedure(Line.CLAIM, atomic=True, quiet=True)
+@procedure(ConnectionRole.CLAIM, atomic=True, quiet=True)
 def claim(
     worker: int, lanes: list[int], lows: list[int], names: list[str], limit: int, number: int | None = None
 ) -> Script[list[Claim]]:
     """Up to `limit` tasks, lanes in the order given, each lane first in first out. Tokens are `number` plus seq."""
-    rows = yield Ask("claim", (worker, lanes, lows, names, limit, number or random_number()))
+    rows = yield SqlQuery("claim", (worker, lanes, lows, names, limit, number or random_number()))
     rows = sorted(rows, key=itemgetter(1))  # by seq
     if len(lanes) > 1:
         order = {lane: at for at, lane in enumerate(lanes)}
@@ -110,7 +110,7 @@ def claim(
     return [Claim(*row) for row in rows]
 
 
-@procedure(Line.CLAIM)
+@procedure(ConnectionRole.CLAIM)
 def claim_guarded(
     namespace: str, worker: int, lane: Lane, gate: Gate, names: list[str], limit: int, number: int | None = None
 ) -> Script[Taken]:
@@ -129,20 +129,20 @@ def claim_guarded(
         if allowed == 0:
             wait = max(wait or 0.0, wait_for_one(full[scope], rate))
     if gate.concurrency is not None or lane.keyed:
-        yield Ask("prune_permits", (namespace,))
+        yield SqlQuery("prune_permits", (namespace,))
     if gate.concurrency is not None:
         scope, most = gate.concurrency
-        used = (yield Ask("count_permits", (namespace, scope)))[0][0]
+        used = (yield SqlQuery("count_permits", (namespace, scope)))[0][0]
         allowed = min(allowed, most - used)
     if allowed <= 0:
         return Taken(wait=wait, after_key=lane.after_key)
     taken = yield from _take(namespace, worker, lane, names, allowed, number or random_number())
     for scope, bucket in full.items():
         left, _ = take(bucket, len(taken.claims))
-        yield Ask("fill_gate", (namespace, scope, left.tokens, int(left.at * 1_000_000)))
+        yield SqlQuery("fill_gate", (namespace, scope, left.tokens, int(left.at * 1_000_000)))
     if gate.concurrency is not None and taken.claims:
         rows: list[Row] = [(gate.concurrency[0], c.lane, c.seq) for c in taken.claims]
-        yield Each("grant_permits", rows, (namespace,))
+        yield SqlBatch("grant_permits", rows, (namespace,))
     return taken
 
 
@@ -151,10 +151,10 @@ def _lock(namespace: str, scopes: list[str]) -> Script[tuple[dict[str, Bucket], 
     buckets: dict[str, Bucket] = {}
     now = 0.0
     for scope in scopes:
-        rows = yield Ask("lock_gate", (namespace, scope))
+        rows = yield SqlQuery("lock_gate", (namespace, scope))
         if not rows:
-            yield Ask("make_gate", (namespace, scope))
-            rows = yield Ask("lock_gate", (namespace, scope))
+            yield SqlQuery("make_gate", (namespace, scope))
+            rows = yield SqlQuery("lock_gate", (namespace, scope))
         tokens, refilled_at, at = rows[0]
         now = at / 1_000_000
         if tokens is not None:
@@ -164,22 +164,22 @@ def _lock(namespace: str, scopes: list[str]) -> Script[tuple[dict[str, Bucket], 
 
 def _take(namespace: str, worker: int, lane: Lane, names: list[str], limit: int, number: int) -> Script[Taken]:
     if not lane.keyed:
-        rows = yield Ask("claim", (worker, [lane.id], [0], names, limit, number))
+        rows = yield SqlQuery("claim", (worker, [lane.id], [0], names, limit, number))
         return Taken(sorted(_claims(rows), key=lambda c: c.seq))
     heads: list[tuple[int, str]] = []
     for after in dict.fromkeys((lane.after_key, "")):
-        found = yield Ask("keyed_heads", (namespace, lane.id, after, limit - len(heads), names))
+        found = yield SqlQuery("keyed_heads", (namespace, lane.id, after, limit - len(heads), names))
         heads += [(seq, key) for seq, key in found if (seq, key) not in heads]
         if len(heads) >= limit:
             break
     if not heads:
         return Taken()
-    rows = yield Ask("claim_these", (worker, lane.id, [seq for seq, _ in heads], number))
+    rows = yield SqlQuery("claim_these", (worker, lane.id, [seq for seq, _ in heads], number))
     claims = list(_claims(rows))
     keys = dict(heads)
     permits: list[Row] = [(f"key:{keys[c.seq]}", c.lane, c.seq) for c in claims]
     if permits:
-        yield Each("grant_permits", permits, (namespace,))
+        yield SqlBatch("grant_permits", permits, (namespace,))
     return Taken(claims, after_key=heads[-1][1])
 
 
@@ -188,18 +188,18 @@ def _claims(rows: Iterable[Row]) -> Iterable[Claim]:
         yield Claim(*row)
 
 
-@procedure(Line.CLAIM, atomic=True)
+@procedure(ConnectionRole.CLAIM, atomic=True)
 def load_lanes(namespace: str, queues: list[str] | None) -> Script[tuple[list[Row], list[Row]]]:
     """The lanes of these queues, and the limits of all."""
-    lanes = yield Ask("lanes", (namespace, queues))
-    limits = yield Ask("limits", (namespace,))
+    lanes = yield SqlQuery("lanes", (namespace, queues))
+    limits = yield SqlQuery("limits", (namespace,))
     return lanes, limits
 
 
-@procedure(Line.CLAIM, atomic=True)
+@procedure(ConnectionRole.CLAIM, atomic=True)
 def release(worker: int, claims: list[Fence]) -> Script[None]:
     """Give tasks back unrun; each as its `fence`."""
-    yield Each("release", list(claims), (worker,))
+    yield SqlBatch("release", list(claims), (worker,))
 
 
 RESCAN_AFTER = 1.0

@@ -20,8 +20,8 @@ from semel.engine.protocol import (
     Finding,
     Message,
     Outcome,
-    Past,
     QueueState,
+    RecordedRun,
     Replayed,
     Waiting,
     Worker,
@@ -43,7 +43,7 @@ from semel.errors import EngineError
 from semel.flow.replay import try_replay
 from semel.runtime.duplicates import warn_of_lost_counts
 from semel.runtime.events import Events
-from semel.runtime.retries import persistently
+from semel.runtime.retries import retry_unavailable
 from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.journal")
@@ -114,29 +114,29 @@ class JournalEngine:
     async def get(self, id: str) -> Execution | None:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, read.get, self._namespace, id)
+        return await retry_unavailable(self._store.run, read.get, self._namespace, id)
 
     async def find(self, kind: str, key: str) -> Execution | None:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, read.find, self._namespace, kind, key)
+        return await retry_unavailable(self._store.run, read.find, self._namespace, kind, key)
 
     async def executions(self, which: Filter) -> list[Execution]:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, read.recent, self._namespace, which)
+        return await retry_unavailable(self._store.run, read.recent, self._namespace, which)
 
     async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed] | None, datetime]:
         """See Engine."""
         await self.open()
         await self._admissions.write_counts()
-        executions, suppressed, now = await persistently(self._store.run, read.explain, self._namespace, kind, key)
+        executions, suppressed, now = await retry_unavailable(self._store.run, read.explain, self._namespace, kind, key)
         return executions, suppressed, from_micros(now)
 
     async def input_of(self, id: str) -> bytes | None:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, read.input_of, self._namespace, id)
+        return await retry_unavailable(self._store.run, read.input_of, self._namespace, id)
 
     async def outcome(self, id: str, timeout: float | None) -> Outcome | None:
         """See Engine."""
@@ -145,14 +145,14 @@ class JournalEngine:
         return await self._hub.until(id, lambda: self._outcomes.add(id), timeout, POLL)
 
     async def _read_outcomes(self, ids: Sequence[str]) -> list[Outcome | BaseException | None]:
-        found = await persistently(self._store.run, read.outcomes, list(ids))
+        found = await retry_unavailable(self._store.run, read.outcomes, list(ids))
         forgotten = Outcome(Status.COMPLETED, None, None, expired=True)
         return [found.get(id_, forgotten) for id_ in ids]
 
     async def cancel(self, id: str) -> Status | None:
         """See Engine."""
         await self.open()
-        status = await persistently(self._store.run, control.cancel, self._namespace, id)
+        status = await retry_unavailable(self._store.run, control.cancel, self._namespace, id)
         if status is Status.RUNNING:
             self._hub.cancel(id)
             self._hub.news([id])
@@ -169,7 +169,7 @@ class JournalEngine:
         if key is None:  # sent again after a lost reply, it might count twice
             status = await self._store.run(control.deliver, self._namespace, row)
         else:
-            status = await persistently(self._store.run, control.deliver, self._namespace, row)
+            status = await retry_unavailable(self._store.run, control.deliver, self._namespace, row)
         self._hub.news([id])
         self._hub.work(())
         return status
@@ -188,24 +188,24 @@ class JournalEngine:
     async def state_of(self, key: str) -> tuple[bool, bytes | None]:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, inbox.state, self._namespace, key)
+        return await retry_unavailable(self._store.run, inbox.state, self._namespace, key)
 
     async def undelivered(self, kind: str, key: str) -> Undelivered:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, inbox.undelivered, self._namespace, kind, key)
+        return await retry_unavailable(self._store.run, inbox.undelivered, self._namespace, kind, key)
 
     async def failing_entities(self, most: int) -> list[str]:
         """See Engine."""
         await self.open()
-        found = await persistently(self._store.run, inbox.failed_messages, self._namespace, most)
+        found = await retry_unavailable(self._store.run, inbox.failed_messages, self._namespace, most)
         return [key for key, _ in found]
 
     async def terminate(self, id: str, why: str) -> Status | None:
         """See Engine."""
         await self.open()
         error = read.dump_error(ErrorInfo("semel.Terminated", why))
-        status = await persistently(self._store.run, control.terminate, self._namespace, id, error)
+        status = await retry_unavailable(self._store.run, control.terminate, self._namespace, id, error)
         self._hub.done([id])
         self._hub.news([id])
         self._hub.work(())
@@ -214,17 +214,17 @@ class JournalEngine:
     async def published(self, id: str, name: str) -> bytes | None:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, read.published, self._namespace, id, name)
+        return await retry_unavailable(self._store.run, read.published, self._namespace, id, name)
 
     async def attributes(self, id: str) -> dict[str, str]:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, read.attributes, self._namespace, id)
+        return await retry_unavailable(self._store.run, read.attributes, self._namespace, id)
 
-    async def past(self, id: str) -> Past | None:
+    async def past(self, id: str) -> RecordedRun | None:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, read.past, self._namespace, id)
+        return await retry_unavailable(self._store.run, read.past, self._namespace, id)
 
     async def replay(self, id: str, registry: Registry, settings: Settings) -> Replayed | None:
         """See Engine."""
@@ -255,7 +255,7 @@ class JournalEngine:
     async def queues(self) -> list[QueueState]:
         """See Engine."""
         await self.open()
-        depths, limits, _ = await persistently(self._store.run, read.overview, self._namespace)
+        depths, limits, _ = await retry_unavailable(self._store.run, read.overview, self._namespace)
         settings = {
             name: QueueSettings(
                 None if retention is None else span(retention),
@@ -275,13 +275,13 @@ class JournalEngine:
     async def workers(self) -> list[WorkerState]:
         """See Engine."""
         await self.open()
-        _, _, rows = await persistently(self._store.run, read.overview, self._namespace)
+        _, _, rows = await retry_unavailable(self._store.run, read.overview, self._namespace)
         return [worker_state(row) for row in rows]
 
     async def waiting(self) -> list[Waiting]:
         """See Engine."""
         await self.open()
-        return await persistently(self._store.run, backlog, self._namespace)
+        return await retry_unavailable(self._store.run, backlog, self._namespace)
 
     def worker(self, registry: Registry, queues: Sequence[str] | None, settings: Settings) -> Worker:
         """See Engine."""

@@ -57,7 +57,7 @@ from semel.flow.instance import Instance
 from semel.flow.snapshot import Snapshot
 from semel.flow.turn import Arrival, Identity, Turn
 from semel.runtime.long_journal import LONG, warn_of_long_journal
-from semel.runtime.retries import pause, persistently
+from semel.runtime.retries import pause, retry_unavailable
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
@@ -144,7 +144,7 @@ class Flows:
             held.instance = None
             # Stale, or begun anew: what is in the database is what counts.
             claim = held.claim
-            if not await persistently(self._worker.store.run, still_held, self._worker.id, claim.fence):
+            if not await retry_unavailable(self._worker.store.run, still_held, self._worker.id, claim.fence):
                 raise _Gone
             loaded = await self._load(held)
             if loaded is not None and loaded.instance.position < known:
@@ -319,7 +319,7 @@ class Flows:
         why = phrase_with_type(error) if unexpected else error
         log.error("%s %r is parked: %s", claim.kind, claim.key, why, exc_info=error if is_news else None)
         info = ErrorInfo(type(error).__name__, str(error)) if isinstance(error, NonDeterminism) else describe(error)
-        await persistently(
+        await retry_unavailable(
             self._worker.store.run, park, self._worker.id, claim.fence, dump_error(info),
             int(wait * 1_000_000),
         )  # fmt: skip
@@ -327,7 +327,7 @@ class Flows:
         self._worker.heart.due_in(wait)
 
     async def _load_many(self, rows: list[Row]) -> list[Loaded | BaseException]:
-        flows, journal, inbox = await persistently(self._worker.store.run, load, rows)
+        flows, journal, inbox = await retry_unavailable(self._worker.store.run, load, rows)
         found = {row[0]: Loaded(*row[1:]) for row in flows}
         for execution, n, body in journal:
             if execution in found:
@@ -339,7 +339,7 @@ class Flows:
 
     async def _load_seen(self, executions: list[str]) -> list[list[Row] | BaseException]:
         found: dict[str, list[Row]] = {execution: [] for execution in executions}
-        for execution, *row in await persistently(self._worker.store.run, load_seen, executions):
+        for execution, *row in await retry_unavailable(self._worker.store.run, load_seen, executions):
             found[execution].append(tuple(row))
         return [found[execution] for execution in executions]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from semel.engines.journal.claims import Claim, Fence
 from semel.engines.journal.leases import take_back_these
-from semel.engines.journal.script import Ask, Each, Line, Script, procedure
-from semel.runtime.retries import persistently
+from semel.engines.journal.script import ConnectionRole, Script, SqlBatch, SqlQuery, procedure
+from semel.runtime.retries import retry_unavailable
 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
@@ -53,26 +53,26 @@ class UnansweredClaims:
             self.timer.cancel()
 
 
-@procedure(Line.CONTROL, atomic=True)
+@procedure(ConnectionRole.CONTROL, atomic=True)
 def owned(worker: int) -> Script[list[tuple[Fence, str]]]:
     """All that the database counts as this worker's, and what it is called. Looks at all work that is ready."""
-    rows = yield Ask("owned", (worker,))
+    rows = yield SqlQuery("owned", (worker,))
     return [((lane, seq, token or 0, execution), name) for lane, seq, token, execution, name in rows]
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def give_back(worker: int, name: str, unbegun: list[Fence], begun: list[Fence]) -> Script[None]:
     """Give back what was never begun, in its place; what may have run here is lost, and its attempt counts."""
     if unbegun:
-        yield Each("release", list(unbegun), (worker,))
+        yield SqlBatch("release", list(unbegun), (worker,))
     if begun:
         yield from take_back_these(worker, name, begun)
 
 
-@procedure(Line.SETTLE, atomic=True, quiet=True)
+@procedure(ConnectionRole.SETTLE, atomic=True, quiet=True)
 def confirm(worker: int) -> Script[None]:
     """Wait until the claims that this worker has made are on disk."""
-    yield Ask("confirm", (worker,))
+    yield SqlQuery("confirm", (worker,))
 
 
 async def reconcile(worker: JournalWorker) -> None:
@@ -83,12 +83,12 @@ async def reconcile(worker: JournalWorker) -> None:
     """
     known = {*worker.running, *worker.unsettled}
     running = [claim for claim, _, _ in worker.running.values()]
-    found = await persistently(worker.store.run, owned, worker.id)
+    found = await retry_unavailable(worker.store.run, owned, worker.id)
     strays = [(fence, name) for fence, name in found if fence[2] not in known]
     if strays:
         unbegun = [fence for fence, name in strays if not _may_have_run(worker, fence, name)]
         begun = [fence for fence, _ in strays if fence not in unbegun]
-        await persistently(worker.store.run, give_back, worker.id, worker.name, unbegun, begun)
+        await retry_unavailable(worker.store.run, give_back, worker.id, worker.name, unbegun, begun)
         if begun:
             log.error(
                 "worker %s owned %d tasks that it had finished or never heard of (%s): the database went back in time. "
@@ -122,7 +122,7 @@ async def _drop(worker: JournalWorker, missing: list[Claim]) -> None:
     if not missing:
         return
     await asyncio.sleep(SECOND_LOOK)
-    missing = _missing(worker, missing, await persistently(worker.store.run, owned, worker.id))
+    missing = _missing(worker, missing, await retry_unavailable(worker.store.run, owned, worker.id))
     for claim in missing:
         _, running, task = worker.running.pop(claim.token)
         running.stopping = True

@@ -17,13 +17,13 @@ from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.notifications import Hub
 from semel.engines.journal.read import load_error
 from semel.engines.journal.rows import row_of
-from semel.engines.journal.script import Ask, Each, Line, Row, Script, Store, procedure
+from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, Store, procedure
 from semel.errors import EngineUnavailable
 from semel.flow.entity_messages import load as load_reply
 from semel.flow.entity_messages import undelivered_of
 from semel.flow.entries import Happening, Resolved, Signalled, Stopped, raw
 from semel.flow.turn import Arrival
-from semel.runtime.retries import persistently
+from semel.runtime.retries import retry_unavailable
 
 _read_id = decoder_of(str).decode
 
@@ -63,32 +63,32 @@ Birth = tuple[StartRequest, int]
 """How to make an entity, and the lane it goes to."""
 
 
-@procedure(Line.ADMIT)
+@procedure(ConnectionRole.ADMIT)
 def post(namespace: str, births: dict[str, Birth], mail: list[tuple[str, Row]]) -> Script[list[str | None]]:
     """Put messages into inboxes, in order; the entity each is for now, or None: try again."""
-    known = dict(map(tuple, (yield Each("entities", [(key,) for key in births], (namespace,)))))
+    known = dict(map(tuple, (yield SqlBatch("entities", [(key,) for key in births], (namespace,)))))
     missing = {key: row_of(*birth) for key, birth in births.items() if key not in known}
     if missing:
-        held = yield Each("priors", [("entity", key) for key in missing], (namespace,))
+        held = yield SqlBatch("priors", [("entity", key) for key in missing], (namespace,))
         heirs = []
         for _, key, prior, _, _, _, generation, *_ in held:  # one that has ended gives its key to a new one
-            if (yield Ask("release_key", (prior,))):
+            if (yield SqlQuery("release_key", (prior,))):
                 missing[key] = missing[key]._replace(generation=generation + 1, previous_id=prior)
                 heirs.append((prior, missing[key].id))
         yield from insert.script(namespace, [*missing.values()])
         if heirs:
-            yield Each("inherit_seen", heirs)
-        known |= dict(map(tuple, (yield Each("entities", [(key,) for key in missing], (namespace,)))))
+            yield SqlBatch("inherit_seen", heirs)
+        known |= dict(map(tuple, (yield SqlBatch("entities", [(key,) for key in missing], (namespace,)))))
     rows = [(known[key], "message", *row) for key, row in mail if key in known]
-    reached = {row[0] for row in (yield Each("deliver", rows))} if rows else set()
+    reached = {row[0] for row in (yield SqlBatch("deliver", rows))} if rows else set()
     return [known[key] if known.get(key) in reached else None for key, _ in mail]
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def replies(rows: list[Row]) -> Script[list[Outcome | None]]:
     """Answers to messages; of an entity that ended without one, how it ended. None: not yet."""
     ended = yield from read.outcomes.script(list({execution for execution, _ in rows}))
-    found = {(execution, key): (bytes(data), mark) for execution, key, data, mark in (yield Each("replies", rows))}
+    found = {(execution, key): (bytes(data), mark) for execution, key, data, mark in (yield SqlBatch("replies", rows))}
     gone = Outcome(Status.COMPLETED, None, None, expired=True)
     answers: list[Outcome | None] = []
     for execution, key in rows:
@@ -99,23 +99,23 @@ def replies(rows: list[Row]) -> Script[list[Outcome | None]]:
     return answers
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def state(namespace: str, key: str) -> Script[tuple[bool, bytes | None]]:
     """Is there such an entity, and what was it when it last rested?"""
-    rows = yield Ask("entity_state", (namespace, key))
+    rows = yield SqlQuery("entity_state", (namespace, key))
     return bool(rows), bytes(rows[0][0]) if rows and rows[0][0] is not None else None
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def undelivered(namespace: str, kind: str, key: str) -> Script[Undelivered]:
     """Messages that the newest flow under a key failed to handle or refused."""
-    return undelivered_of((yield Ask("undelivered", (namespace, kind, key))))
+    return undelivered_of((yield SqlQuery("undelivered", (namespace, kind, key))))
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def failed_messages(namespace: str, most: int) -> Script[list[tuple[str, int]]]:
     """Entities with messages that failed, and how many they are."""
-    return [(key, count) for key, count in (yield Ask("failed_messages", (namespace, most)))]
+    return [(key, count) for key, count in (yield SqlQuery("failed_messages", (namespace, most)))]
 
 
 class Mail:
@@ -138,7 +138,7 @@ class Mail:
         return await self._hub.until(execution, lambda: self._asks.add((execution, key)), timeout, POLL)
 
     async def _read(self, asked: list[tuple[str, str]]) -> list[Outcome | BaseException | None]:
-        return list(await persistently(self._store.run, replies, asked))
+        return list(await retry_unavailable(self._store.run, replies, asked))
 
     async def _flush(self, messages: list[Message]) -> list[str | BaseException]:
         answers: dict[int, str] = {}
@@ -171,7 +171,7 @@ class Mail:
     ) -> Sequence[str | None]:
         """A lost reply may be asked for again only where keys make that harmless."""
         if all(messages[i].key is not None for i in waiting):
-            return await persistently(self._store.run, post, self._namespace, births, mail)
+            return await retry_unavailable(self._store.run, post, self._namespace, births, mail)
         try:
             return await self._store.run(post, self._namespace, births, mail)
         except EngineUnavailable as error:

@@ -10,8 +10,8 @@ import secrets
 from collections.abc import Callable
 
 from semel.engine.start_request import RunOptions
-from semel.engines.journal.script import Ask, Line, Script, Store, procedure
-from semel.runtime.retries import persistently
+from semel.engines.journal.script import ConnectionRole, Script, SqlQuery, Store, procedure
+from semel.runtime.retries import retry_unavailable
 
 FLOWS = "@flows"
 """Lanes of workflows and entities: limits of a queue are for its tasks, not for turns."""
@@ -21,8 +21,8 @@ LaneKey = tuple[str, int, str, bool, bool]
 
 def lane_id(namespace: str, key: LaneKey) -> Script[int]:
     """The number of a lane, which is made if it is missing; part of a larger script."""
-    while not (found := (yield Ask("find_lane", (namespace, *key)))):
-        yield Ask("make_lane", (secrets.randbelow(2**31 - 1) + 1, namespace, *key))
+    while not (found := (yield SqlQuery("find_lane", (namespace, *key)))):
+        yield SqlQuery("make_lane", (secrets.randbelow(2**31 - 1) + 1, namespace, *key))
     return int(found[0][0])
 
 
@@ -32,7 +32,7 @@ def lane_key(options: RunOptions) -> LaneKey:
     return (options.queue, options.priority, own if options.kind == "task" else FLOWS, options.keyed, False)
 
 
-@procedure(Line.ADMIT, atomic=True)
+@procedure(ConnectionRole.ADMIT, atomic=True)
 def open_lane(namespace: str, key: LaneKey) -> Script[int]:
     """The number of a lane, by itself."""
     return (yield from lane_id(namespace, key))
@@ -53,7 +53,7 @@ class Lanes:
         key = lane_key(options)
         known = self._known.get(key)
         if known is None:
-            known = await persistently(self._store.run, open_lane, self._namespace, key)
+            known = await retry_unavailable(self._store.run, open_lane, self._namespace, key)
             self._known[key] = known
         return known
 

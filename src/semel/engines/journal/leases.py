@@ -10,7 +10,7 @@ from semel.engines.journal.claims import Fence
 from semel.engines.journal.control import close
 from semel.engines.journal.lanes import lane_id
 from semel.engines.journal.read import dump_error
-from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
+from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
 
 SUSPECT_AFTER = 2
 """A task whose worker died this often runs alone from then on."""
@@ -93,39 +93,39 @@ class Reachability:
         return max(0.0, lease / 1e6 - (at - self.since.get(lease, at)))
 
 
-@procedure(Line.BEAT, atomic=True)
+@procedure(ConnectionRole.BEAT, atomic=True)
 def register(worker: int, namespace: str, name: str, queues: str, lease: int) -> Script[int]:
     """A new lease; the number is this worker's for as long as it beats, and was never anybody else's."""
-    return int((yield Ask("register_worker", (worker, namespace, name, queues, lease)))[0][0])
+    return int((yield SqlQuery("register_worker", (worker, namespace, name, queues, lease)))[0][0])
 
 
-@procedure(Line.BEAT, atomic=True)
+@procedure(ConnectionRole.BEAT, atomic=True)
 def pulse(
     worker: int, lease: int, lanes: list[int], names: list[str], progress: list[Row], held: list[Row]
 ) -> Script[tuple[Pulse | None, list[str]]]:
     """Renew the lease, write down progress, learn of cancellations. None: the lease is lost."""
     if progress:
-        yield Each("note_progress", progress, (worker,))
-    rows = yield Ask("pulse", (worker, lease, lanes, names))
-    cancelled = (yield Each("cancels", held, (worker,))) if held and rows else []
+        yield SqlBatch("note_progress", progress, (worker,))
+    rows = yield SqlQuery("pulse", (worker, lease, lanes, names))
+    cancelled = (yield SqlBatch("cancels", held, (worker,))) if held and rows else []
     return (Pulse(*rows[0]) if rows else None), [row[0] for row in cancelled]
 
 
-@procedure(Line.CONTROL, atomic=True)
+@procedure(ConnectionRole.CONTROL, atomic=True)
 def find_cancelled(worker: int, held: list[Row]) -> Script[list[str]]:
     """Which of these claims someone wants cancelled."""
-    return [row[0] for row in (yield Each("cancels", held, (worker,)))]
+    return [row[0] for row in (yield SqlBatch("cancels", held, (worker,)))]
 
 
-@procedure(Line.CONTROL, atomic=True)
+@procedure(ConnectionRole.CONTROL, atomic=True)
 def promote(limit: int) -> Script[list[int]]:
     """Make due tasks and flows ready; their lanes, one for each."""
-    tasks = yield Ask("promote", (limit,))
-    flows = yield Ask("promote_flows", (limit,))
+    tasks = yield SqlQuery("promote", (limit,))
+    flows = yield SqlQuery("promote_flows", (limit,))
     return [int(row[0]) for row in (*tasks, *flows) if row[0]]
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def recover(
     as_of: int | None = None, leases: list[int] | None = None, failed: list[str] | None = None
 ) -> Script[list[int]]:
@@ -134,28 +134,28 @@ def recover(
     Without a time: whose lease has run out now. `leases`: only those whose lease is as long as one of these. The ids of
     executions that have no attempt left, and so fail, are put into `failed`.
     """
-    dead = yield Ask("bury_workers", (as_of, leases))
+    dead = yield SqlQuery("bury_workers", (as_of, leases))
     return (yield from _take_back({row[0]: row[1] for row in dead}, failed=failed))
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def retire(worker: int, name: str) -> Script[list[int]]:
     """A worker leaves: its lease ends, and what it still holds goes back as if it had never been taken."""
-    yield Ask("retire_worker", (worker,))  # waits for a claim of this worker that is still under way
+    yield SqlQuery("retire_worker", (worker,))  # waits for a claim of this worker that is still under way
     return (yield from _take_back({worker: name}, counted=False))
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def adopt_orphans() -> Script[list[int]]:
     """Put back claims that no lease covers."""
-    owners = yield Ask("orphans")
+    owners = yield SqlQuery("orphans")
     return (yield from _take_back({row[0]: "unknown" for row in owners}))
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def find_orphans() -> Script[int]:
     """How many workers without a lease hold claims: of a worker that is gone, or by a claim that came too late."""
-    return len((yield Ask("orphans")))
+    return len((yield SqlQuery("orphans")))
 
 
 def _take_back(dead: dict[int, str], counted: bool = True, failed: list[str] | None = None) -> Script[list[int]]:
@@ -166,13 +166,13 @@ def _take_back(dead: dict[int, str], counted: bool = True, failed: list[str] | N
     """
     if not dead:
         return []
-    lost = yield Ask("take_back", (list(dead),))
+    lost = yield SqlQuery("take_back", (list(dead),))
     return (yield from _put_back(lost, dead, counted, failed))
 
 
 def take_back_these(worker: int, name: str, claims: list[Fence]) -> Script[list[int]]:
     """These claims of a worker that has lost track of them, as if it had died with them; part of a larger script."""
-    lost = yield Each("take_these", list(claims), (worker,))
+    lost = yield SqlBatch("take_these", list(claims), (worker,))
     return (yield from _put_back(lost, {worker: name}, counted=True))
 
 
@@ -198,24 +198,24 @@ def _put_back(
                 lane = yield from _suspect_lane(lane)
             back.append((lane, execution, name, attempt, most, crashes + 1, concurrency_key))
     for at in range(0, len(ended), ENDED_AT_ONCE):
-        yield Each("end", ended[at : at + ENDED_AT_ONCE])
+        yield SqlBatch("end", ended[at : at + ENDED_AT_ONCE])
         yield from close([row[0] for row in ended[at : at + ENDED_AT_ONCE]])
     if failed is not None:
         failed[:] = [row[0] for row in ended if row[1] == Status.FAILED.value]
     if parked:
-        yield Each("park_lost", parked)
+        yield SqlBatch("park_lost", parked)
     if back:
-        yield Each("put_back", back)
+        yield SqlBatch("put_back", back)
     return [row[0] for row in back]
 
 
 def _suspect_lane(lane: int) -> Script[int]:
-    namespace, queue, priority, task, keyed, _ = (yield Ask("lane_by_id", (lane,)))[0]
+    namespace, queue, priority, task, keyed, _ = (yield SqlQuery("lane_by_id", (lane,)))[0]
     return (yield from lane_id(namespace, (queue, priority, task, bool(keyed), True)))
 
 
 def _entities(ids: list[str]) -> Script[set[str]]:
-    return {row[0] for row in (yield Each("entities_among", [(id_,) for id_ in ids]))} if ids else set()
+    return {row[0] for row in (yield SqlBatch("entities_among", [(id_,) for id_ in ids]))} if ids else set()
 
 
 def lost_with(attempts: int, what: str = "message", more: str = "") -> ErrorInfo:

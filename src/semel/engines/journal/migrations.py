@@ -5,39 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from semel.engines.journal.script import Ask, Line, Raw, Script, Store, procedure
+from semel.engines.journal.script import ConnectionRole, Raw, Script, SqlQuery, Store, procedure
 from semel.errors import MigrationNeeded, SchemaTooNew
-from semel.runtime.retries import persistently
+from semel.runtime.retries import retry_unavailable
 
 Migration = tuple[int, str, str]
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def applied() -> Script[list[int]]:
     """The numbers that are in."""
-    if not (yield Ask("migrations_exist"))[0][0]:
+    if not (yield SqlQuery("migrations_exist"))[0][0]:
         return []
-    return [row[0] for row in (yield Ask("applied"))]
+    return [row[0] for row in (yield SqlQuery("applied"))]
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def begin() -> Script[None]:
     """The table that remembers the rest."""
-    yield Ask("lock_migrations")
-    yield Ask("make_migrations")
+    yield SqlQuery("lock_migrations")
+    yield SqlQuery("make_migrations")
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def apply(migration: Migration) -> Script[bool]:
     """One migration and its record in one transaction; False if someone else was first."""
     number, name, text = migration
-    yield Ask("lock_migrations")
-    if number in [row[0] for row in (yield Ask("applied"))]:
+    yield SqlQuery("lock_migrations")
+    if number in [row[0] for row in (yield SqlQuery("applied"))]:
         return False
     for at, piece in enumerate(re.split(r";\s*\n\s*\n", text), 1):
         if piece.strip():
             yield Raw(f"migration {number:04} part {at}", piece)
-    yield Ask("record_migration", (number, name))
+    yield SqlQuery("record_migration", (number, name))
     return True
 
 
@@ -53,19 +53,19 @@ def missing(migrations: list[Migration], applied_: list[int]) -> list[Migration]
 
 async def migrate(store: Store, progress: Callable[[str], None]) -> list[str]:
     """Apply what is missing, telling each before it begins; what was applied here."""
-    await persistently(store.run, begin)
+    await retry_unavailable(store.run, begin)
     done = []
-    for migration in missing(store.migrations, await persistently(store.run, applied)):
+    for migration in missing(store.migrations, await retry_unavailable(store.run, applied)):
         label = f"{migration[0]:04}_{migration[1]}"
         progress(label)
-        if await persistently(store.run, apply, migration):
+        if await retry_unavailable(store.run, apply, migration):
             done.append(label)
     return done
 
 
 async def ready(store: Store, auto_migrate: bool, what: str = "the database") -> None:
     """Look whether all migrations are in. If not, apply them, or say what to do."""
-    applied_ = await persistently(store.run, applied)
+    applied_ = await retry_unavailable(store.run, applied)
     wanted = missing(store.migrations, applied_)
     if wanted and not auto_migrate:
         raise MigrationNeeded(

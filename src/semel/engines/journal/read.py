@@ -12,8 +12,8 @@ from semel.contract.decision import Reason
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Suppressed
 from semel.contract.times import from_micros, optional, span
-from semel.engine.protocol import Filter, Outcome, Past
-from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
+from semel.engine.protocol import Filter, Outcome, RecordedRun
+from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
 
 _TRIES = 5
 SNAPSHOT = 0
@@ -49,26 +49,26 @@ def execution(row: Row) -> Execution:
     )  # fmt: skip
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def get(namespace: str, id_: str) -> Script[Execution | None]:
     """By id, or by the beginning of one."""
     if len(id_) < 32:
-        ids = yield Ask("ids_like", (namespace, id_, id_ + "g"))
+        ids = yield SqlQuery("ids_like", (namespace, id_, id_ + "g"))
         if len(ids) != 1:
             return None
         id_ = ids[0][0]
-    rows = yield Ask("get", (namespace, id_))
+    rows = yield SqlQuery("get", (namespace, id_))
     return execution(tuple(rows[0])) if rows else None
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def find(namespace: str, kind: str, key: str) -> Script[Execution | None]:
     """The newest under a key."""
-    rows = yield Ask("find", (namespace, kind, key))
+    rows = yield SqlQuery("find", (namespace, kind, key))
     return execution(tuple(rows[0])) if rows else None
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def recent(namespace: str, which: Filter) -> Script[list[Execution]]:
     """Newest first; live ones and dead ones are found without looking at the rest."""
     query = "recent"
@@ -80,100 +80,102 @@ def recent(namespace: str, which: Filter) -> Script[list[Execution]]:
     elif which.status is not None and which.status.live:
         query = "recent_live"
     status = None if which.status is None else which.status.value
-    rows = yield Ask(query, (namespace, which.before, which.queue, which.name, which.kind, status, which.limit, *found))
+    rows = yield SqlQuery(
+        query, (namespace, which.before, which.queue, which.name, which.kind, status, which.limit, *found)
+    )
     return [execution(tuple(row)) for row in rows]
 
 
-@procedure(Line.READ)
+@procedure(ConnectionRole.READ)
 def explain(namespace: str, kind: str, key: str) -> Script[tuple[list[Execution], list[Suppressed], int]]:
     """Everything under a key."""
-    rows = yield Ask("history", (namespace, kind, key))
+    rows = yield SqlQuery("history", (namespace, kind, key))
     executions = [execution(tuple(row)) for row in rows]
     suppressed = []
     for one in executions:
-        for id_, reason, times, first, last in (yield Ask("suppressed", (one.id,))):
+        for id_, reason, times, first, last in (yield SqlQuery("suppressed", (one.id,))):
             suppressed.append(Suppressed(id_, Reason(reason), times, from_micros(first), from_micros(last)))
-    now = (yield Ask("clock"))[0][0]
+    now = (yield SqlQuery("clock"))[0][0]
     return executions, suppressed, now
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def input_of(namespace: str, id_: str) -> Script[bytes | None]:
     """The stored input."""
-    rows = yield Ask("input", (namespace, id_))
+    rows = yield SqlQuery("input", (namespace, id_))
     return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def outcomes(ids: list[str]) -> Script[dict[str, Outcome | None]]:
     """How these ended; None for those that have not. What is missing does not exist any more."""
     found: dict[str, Outcome | None] = {}
-    for id_, status, output, error, stripped in (yield Each("outcomes", [(i,) for i in ids])):
+    for id_, status, output, error, stripped in (yield SqlBatch("outcomes", [(i,) for i in ids])):
         ended = Status(status).terminal
         found[id_] = Outcome(Status(status), output, load_error(error), bool(stripped)) if ended else None
     return found
 
 
-@procedure(Line.READ)
+@procedure(ConnectionRole.READ)
 def overview(namespace: str) -> Script[tuple[list[Row], list[Row], list[Row]]]:
     """Depths and limits of queues, and workers."""
-    depths: list[Any] = yield Ask("queue_depths", (namespace,))
-    limits: list[Any] = yield Ask("limits", (namespace,))
-    workers: list[Any] = yield Ask("workers", (namespace,))
+    depths: list[Any] = yield SqlQuery("queue_depths", (namespace,))
+    limits: list[Any] = yield SqlQuery("limits", (namespace,))
+    workers: list[Any] = yield SqlQuery("workers", (namespace,))
     return depths, limits, workers
 
 
-@procedure(Line.CONTROL, atomic=True)
+@procedure(ConnectionRole.CONTROL, atomic=True)
 def clock() -> Script[int]:
     """The time by the database."""
-    return int((yield Ask("clock"))[0][0])
+    return int((yield SqlQuery("clock"))[0][0])
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def published(namespace: str, id_: str, name: str) -> Script[bytes | None]:
     """A value that a workflow has published."""
-    rows = yield Ask("published", (namespace, id_, name))
+    rows = yield SqlQuery("published", (namespace, id_, name))
     return bytes(rows[0][0]) if rows else None
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def attributes(namespace: str, id_: str) -> Script[dict[str, str]]:
     """The search attributes of a workflow."""
-    rows = yield Ask("attributes", (namespace, id_))
+    rows = yield SqlQuery("attributes", (namespace, id_))
     return dict(map(tuple, rows))
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def parked(namespace: str, most: int) -> Script[Sequence[tuple[str, str, str]]]:
     """Flows whose code cannot go on: kind, name and key."""
-    rows = yield Ask("parked", (namespace, most))
+    rows = yield SqlQuery("parked", (namespace, most))
     return [(kind, name, key) for kind, name, key in rows]
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def stranded(namespace: str, most: int) -> Script[Sequence[tuple[str, str, str]]]:
     """Executions that live and that nothing will ever run: kind, name and key."""
-    rows = yield Ask("stranded", (namespace, most))
+    rows = yield SqlQuery("stranded", (namespace, most))
     return [(kind, name, key) for kind, name, key in rows]
 
 
-@procedure(Line.READ)
-def past(namespace: str, id_: str) -> Script[Past | None]:
+@procedure(ConnectionRole.READ)
+def past(namespace: str, id_: str) -> Script[RecordedRun | None]:
     """All that a flow can be run again from."""
     tries = 0
     while True:
         tries += 1
-        head = yield Ask("past", (namespace, id_))
+        head = yield SqlQuery("past", (namespace, id_))
         if not head:
             return None
         kind, name, key, queue, generation, root, parent, input_, base, snapshot = head[0]
-        rows = [(n, token, bytes(body)) for n, token, body in (yield Ask("journal_of", (id_,)))]
+        rows = [(n, token, bytes(body)) for n, token, body in (yield SqlQuery("journal_of", (id_,)))]
         if rows and rows[0][1] == SNAPSHOT:
             (base, _, snapshot), *rows = rows
         if not rows or rows[0][0] == (base or 0) + 1 or tries == _TRIES:
             break
         # It continued as new between the two statements; look again.
-    return Past(
+    return RecordedRun(
         id_, name, key or id_, namespace, queue, generation, root, parent, _bytes(input_), _bytes(snapshot), base or 0,
         tuple(body for _, _, body in rows), kind,
     )  # fmt: skip

@@ -5,13 +5,13 @@ from __future__ import annotations
 from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.records import ErrorInfo
 from semel.engine.ids import new_id as fresh_id
-from semel.engine.protocol import Past
+from semel.engine.protocol import RecordedRun
 from semel.engines.journal import control, read
 from semel.engines.journal.admit import insert
 from semel.engines.journal.inbox import answer_of, command_in
 from semel.engines.journal.read import dump_error
 from semel.engines.journal.rows import ExecutionRow
-from semel.engines.journal.script import Ask, Each, Line, Row, Script, procedure
+from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
 from semel.engines.journal.turns import join, started
 from semel.errors import NotFound, NotResettable
 from semel.flow.commands import Kind, key_in
@@ -19,14 +19,14 @@ from semel.flow.entries import Asked, Resolved, stored
 from semel.flow.fork import Fork, fork
 
 
-@procedure(Line.CONTROL)
+@procedure(ConnectionRole.CONTROL)
 def reset(namespace: str, id_: str, new_id: str, commit: int) -> Script[None]:
     """Whatever is refused is raised, so that nothing of it is kept."""
-    taken = yield Ask("evict", (id_,))
-    flow = yield Ask("seize_flow", (id_,))
+    taken = yield SqlQuery("evict", (id_,))
+    flow = yield SqlQuery("seize_flow", (id_,))
     # What came for it before it was seized may have woken it.
-    taken += yield Ask("evict", (id_,))
-    rows = yield Ask("copy_for_reset", (namespace, id_))
+    taken += yield SqlQuery("evict", (id_,))
+    rows = yield SqlQuery("copy_for_reset", (namespace, id_))
     past = yield from read.past.script(namespace, id_)
     if not rows or past is None:
         raise NotFound(f"execution {id_} is not known (any more): it may be past its retention.")
@@ -41,8 +41,8 @@ def reset(namespace: str, id_: str, new_id: str, commit: int) -> Script[None]:
     yield from _begin(namespace, id_, new_id, old, waiters)
     yield from _hand_over(namespace, past, new_id, commit, made)
     if flow:
-        yield Each("bind_children", [(new_id, flow[0][2])])
-        yield Each("close_flows", [(id_,)])
+        yield SqlBatch("bind_children", [(new_id, flow[0][2])])
+        yield SqlBatch("close_flows", [(id_,)])
 
 
 def _refuse(id_: str, old: Row) -> None:
@@ -58,13 +58,13 @@ def _refuse(id_: str, old: Row) -> None:
 def _end(id_: str, new_id: str, attempt: int) -> Script[None]:
     """Who waits for it will hear of the new one instead."""
     error = dump_error(ErrorInfo("semel.Terminated", f"reset: it goes on as execution {new_id}"))
-    yield Ask("forget_waiters", (id_,))
-    yield Each("end", [(id_, Status.CANCELLED.value, error, attempt)])
+    yield SqlQuery("forget_waiters", (id_,))
+    yield SqlBatch("end", [(id_, Status.CANCELLED.value, error, attempt)])
 
 
 def _begin(namespace: str, id_: str, new_id: str, old: Row, waiters: str | None) -> Script[None]:
     kind, name, key, lane, generation, print_, input_, most, concurrency_key, retention, window, root, parent, *_ = old
-    if not (yield Ask("release_key", (id_,))):
+    if not (yield SqlQuery("release_key", (id_,))):
         raise NotResettable(f"execution {id_} changed while it was being reset: try again.")
     row = ExecutionRow(
         new_id, kind, name, key, lane, generation, id_, print_, input_, most, concurrency_key, retention, window
@@ -74,18 +74,18 @@ def _begin(namespace: str, id_: str, new_id: str, old: Row, waiters: str | None)
         raise NotResettable(f"the key {key!r} changed hands while it was being reset: try again.")
 
 
-def _hand_over(namespace: str, past: Past, new_id: str, commit: int, made: Fork) -> Script[None]:
+def _hand_over(namespace: str, past: RecordedRun, new_id: str, commit: int, made: Fork) -> Script[None]:
     """The new execution gets the journal up to the commit, what came after it from outside, and the children."""
-    yield Each("restart_flows", [(new_id, past.base, past.snapshot, -1)])
-    yield Ask("copy_journal", (past.id, new_id, past.base, commit))
-    yield Ask("copy_published", (past.id, new_id))
+    yield SqlBatch("restart_flows", [(new_id, past.base, past.snapshot, -1)])
+    yield SqlQuery("copy_journal", (past.id, new_id, past.base, commit))
+    yield SqlQuery("copy_published", (past.id, new_id))
     if made.attributes:
-        yield Each("set_attributes", [(new_id, name, value) for name, value in made.attributes.items()])
-    yield Ask("adopt_children", (past.id, new_id))
+        yield SqlBatch("set_attributes", [(new_id, name, value) for name, value in made.attributes.items()])
+    yield SqlQuery("adopt_children", (past.id, new_id))
     again = [(new_id, "signal", s.name, s.key, stored(s.payload), None, at) for at, s in made.signals]
     if again:
-        yield Each("deliver_again", again)
-    answered = yield Ask("copy_inbox", (past.id, new_id, [str(number) for number in made.open]))
+        yield SqlBatch("deliver_again", again)
+    answered = yield SqlQuery("copy_inbox", (past.id, new_id, [str(number) for number in made.open]))
     done = {command_in(row[0])[0] for row in answered if row[0] is not None}
     for number, asked in made.open.items():
         if number not in done:
@@ -95,14 +95,14 @@ def _hand_over(namespace: str, past: Past, new_id: str, commit: int, made: Fork)
 def _ask_again(namespace: str, flow: str, asked: Asked, answer: Resolved | None) -> Script[None]:
     """What has completed gives its result, what goes on is waited for, and what failed is run again."""
     if answer is not None and answer.status in ("started", "refused"):
-        yield Each("deliver", [_same(flow, answer)])
+        yield SqlBatch("deliver", [_same(flow, answer)])
         return
-    rows = yield Ask("standing", (namespace, asked.ref))
+    rows = yield SqlQuery("standing", (namespace, asked.ref))
     if not rows or (Status(rows[0][2]) in RELEASED and not rows[0][3]):
         # It had joined another one, or its key has moved on.
         key = key_in(asked.kind, asked.mark)
-        found = (yield Each("priors", [(asked.kind, key)], (namespace,))) if key else []
-        rows = (yield Ask("standing", (namespace, found[0][2]))) if found else rows
+        found = (yield SqlBatch("priors", [(asked.kind, key)], (namespace,))) if key else []
+        rows = (yield SqlQuery("standing", (namespace, found[0][2]))) if found else rows
     if not rows:
         yield from join(namespace, flow, asked.command, asked.ref or "")
         return
@@ -110,7 +110,7 @@ def _ask_again(namespace: str, flow: str, asked: Asked, answer: Resolved | None)
     if Status(status) in RELEASED:
         again = yield from control.redrive.script(namespace, id_, fresh_id())
         if again is not None and kind == Kind.WORKFLOW:
-            yield Ask("adopt_child", (again, flow, "cancel"))
+            yield SqlQuery("adopt_child", (again, flow, "cancel"))
         id_ = again or id_
     yield from join(namespace, flow, asked.command, id_)
 

@@ -26,7 +26,7 @@ class Collision(EngineError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SqlQuery:
     """One statement with its arguments; lists are passed as lists."""
 
     name: str
@@ -34,7 +34,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Each:
+class SqlBatch:
     """One statement for many rows: PostgreSQL takes them as arrays, SQLite one after the other."""
 
     name: str
@@ -69,11 +69,11 @@ class Begin:
 
 
 BEGIN = Begin()
-Statement = Ask | Each | Raw | Work | Begin
+Statement = SqlQuery | SqlBatch | Raw | Work | Begin
 Script = Generator[Statement, list[Any], T]
 
 
-class Line(Enum):
+class ConnectionRole(Enum):
     """What a script is for. PostgreSQL keeps a connection for each, so that none waits for another."""
 
     ADMIT = "admit"
@@ -93,7 +93,7 @@ class Procedure(Generic[P, T]):
     """
 
     script: Callable[P, Script[T]]
-    line: Line
+    line: ConnectionRole
     atomic: bool
     quiet: bool = False
 
@@ -102,7 +102,7 @@ class Procedure(Generic[P, T]):
 
 
 def procedure(
-    line: Line, *, atomic: bool = False, quiet: bool = False
+    line: ConnectionRole, *, atomic: bool = False, quiet: bool = False
 ) -> Callable[[Callable[P, Script[T]]], Procedure[P, T]]:
     """Mark a script. `atomic` says that each statement may commit on its own, as when there is only one.
 
@@ -112,7 +112,7 @@ def procedure(
     return lambda script: Procedure(script, line, atomic, quiet)
 
 
-class Tap(Protocol):
+class StatementHook(Protocol):
     """Sits at the seam through which all SQL goes. For tests that fail or kill at a statement."""
 
     def before(self, statement: str) -> None:
@@ -149,7 +149,7 @@ class Store(Protocol):
 
     dialect: str
     migrations: list[tuple[int, str, str]]
-    tap: Tap | None
+    tap: StatementHook | None
 
     @property
     def reconnections(self) -> int:
@@ -168,10 +168,10 @@ class Store(Protocol):
     async def relisten(self) -> None:
         """Begin anew: something was missed."""
 
-    def is_ready(self, lines: Iterable[Line]) -> bool:
+    def is_ready(self, lines: Iterable[ConnectionRole]) -> bool:
         """Is there a connection for each of these lines of work, as far as is known without asking?"""
 
-    async def make_ready(self, lines: Iterable[Line]) -> None:
+    async def make_ready(self, lines: Iterable[ConnectionRole]) -> None:
         """Open the connections for these lines of work that are missing. EngineUnavailable: one cannot be had."""
 
     async def verify(self, patience: float) -> None:

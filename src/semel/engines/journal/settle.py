@@ -13,7 +13,7 @@ from semel.define.context import Running
 from semel.engine import undecodable_input
 from semel.engines.journal.claims import Claim
 from semel.engines.journal.read import dump_error, get, load_error
-from semel.engines.journal.script import Each, Line, Row, Script, procedure
+from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, procedure
 from semel.runtime.attempt import AttemptOutcome
 from semel.runtime.event_log import Success, log_successes
 
@@ -52,7 +52,7 @@ def ending_of(claim: Claim, ran: AttemptOutcome, seconds: float | None) -> Endin
     return Ending(claim, ran.status, ran.output, error, ran.retry_in, ran.undecodable, ran.exception, seconds)
 
 
-@procedure(Line.SETTLE, atomic=True)
+@procedure(ConnectionRole.SETTLE, atomic=True)
 def settle(worker: int, endings: list[Ending], waited: set[int] | None = None) -> Script[set[int]]:
     """Write endings; the tokens of claims that were refused, since they are no longer this worker's.
 
@@ -61,25 +61,25 @@ def settle(worker: int, endings: list[Ending], waited: set[int] | None = None) -
     if any(e.claim.parent for e in endings):  # who wait for them are woken in one order by all, and never in a circle
         endings = sorted(endings, key=lambda e: e.claim.parent or "")
     rows = [(*e.claim.fence, e.status.value, e.output, e.error) for e in endings]
-    found = yield Each("settle", rows, (worker,))
+    found = yield SqlBatch("settle", rows, (worker,))
     written = _tokens(found)
     if waited is not None:  # of what an earlier try has written, whose reply was lost, nothing is known
         waited |= _tokens(found, 1) | {e.claim.token for e in endings if e.claim.token not in written}
     return (yield from _missing(endings, written))
 
 
-@procedure(Line.SETTLE, atomic=True)
+@procedure(ConnectionRole.SETTLE, atomic=True)
 def put_off(worker: int, endings: list[Ending]) -> Script[set[int]]:
     """The same for attempts that will be repeated, unless someone wants them cancelled: that is their end then."""
     rows = [(*e.claim.fence, e.error, round((e.retry_in or 0.0) * 1_000_000)) for e in endings]
-    written = _tokens((yield Each("retry", rows, (worker,))))
+    written = _tokens((yield SqlBatch("retry", rows, (worker,))))
     rest = [(*e.claim.fence, Status.CANCELLED.value, None, None) for e in endings if e.claim.token not in written]
     if rest:
-        written |= _tokens((yield Each("settle", rest, (worker,))))
+        written |= _tokens((yield SqlBatch("settle", rest, (worker,))))
     return (yield from _missing(endings, written))
 
 
-@procedure(Line.SETTLE)
+@procedure(ConnectionRole.SETTLE)
 def leave(
     worker: int, endings: list[Ending], patience: timedelta, failed: list[Ending] | None = None
 ) -> Script[set[int]]:
@@ -87,7 +87,7 @@ def leave(
 
     No attempt is counted. Since when is kept with the error. Those that fail are put into `failed`.
     """
-    found = yield Each("last_errors", [(e.claim.execution,) for e in endings])
+    found = yield SqlBatch("last_errors", [(e.claim.execution,) for e in endings])
     errors: dict[str, tuple[bytes | None, int]] = {id_: (error, now) for id_, error, now in found}
     over: list[Ending] = []
     again: list[Ending] = []
@@ -107,7 +107,7 @@ def leave(
     if again:
         refused |= yield from put_off.script(worker, again)
         if uncounted := [(e.claim.execution, e.claim.attempt) for e in again if e.claim.token not in refused]:
-            yield Each("uncount_attempts", uncounted)
+            yield SqlBatch("uncount_attempts", uncounted)
     return refused
 
 
@@ -120,7 +120,7 @@ def _missing(endings: list[Ending], written: set[int]) -> Script[set[int]]:
     missing = [e.claim for e in endings if e.claim.token not in written]
     if not missing:
         return set()
-    earlier = yield Each("settled", [(c.execution, c.token) for c in missing])
+    earlier = yield SqlBatch("settled", [(c.execution, c.token) for c in missing])
     return {c.token for c in missing} - {row[1] for row in earlier}
 
 

@@ -20,7 +20,7 @@ from semel.engines.journal.claims import Fence
 from semel.engines.journal.inbox import answer_of
 from semel.engines.journal.lanes import lane_id, lane_key
 from semel.engines.journal.read import dump_error, input_of
-from semel.engines.journal.script import Ask, Each, Line, Row, Script, Work, procedure
+from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, Work, procedure
 from semel.errors import EngineError
 
 
@@ -108,10 +108,10 @@ class Commit(Struct, eq=False):
         )  # fmt: skip
 
 
-@procedure(Line.SETTLE, atomic=True, quiet=True)
+@procedure(ConnectionRole.SETTLE, atomic=True, quiet=True)
 def record(worker: int, commits: list[Commit]) -> Script[dict[int, Verdict]]:
     """Turns that only have something to remember: one statement."""
-    written = {row[0] for row in (yield Each("record", [_row(c) for c in commits], (worker,)))}
+    written = {row[0] for row in (yield SqlBatch("record", [_row(c) for c in commits], (worker,)))}
     verdicts = dict.fromkeys([c.token for c in commits], Verdict.HELD)
     if missing := [c for c in commits if c.token not in written]:
         ours = yield from _already(missing)
@@ -119,7 +119,7 @@ def record(worker: int, commits: list[Commit]) -> Script[dict[int, Verdict]]:
     return verdicts
 
 
-@procedure(Line.SETTLE)
+@procedure(ConnectionRole.SETTLE)
 def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[int, Verdict]]:
     """Turns of any kind, in one transaction. Raises WentBack where the database has lost what a turn took in."""
     held = yield from _held(worker, commits)
@@ -127,7 +127,7 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
     # What has moved on to a snapshot has been committed before, by a try whose reply was lost.
     commits = [c for c in commits if c.restart is None or c.base < c.n or held.get(c.token, 0) < c.n]
     rows = [c for c in commits if c.body is not None and c.token in held]
-    written = {row[0] for row in (yield Each("record", [_row(c) for c in rows], (worker,)))} if rows else set()
+    written = {row[0] for row in (yield SqlBatch("record", [_row(c) for c in rows], (worker,)))} if rows else set()
     missing = [c for c in commits if c.token not in held or (c.body is not None and c.token not in written)]
     for c in missing:
         verdicts[c.token] = Verdict.STALE
@@ -141,7 +141,7 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
         ("deliver", [c.sends for c in good]), ("see", [c.seen for c in good]),
     ):  # fmt: skip
         if rows_of := [row for one in lists for row in one]:
-            yield Each(name, sorted(rows_of, key=lambda row: str(row[0])) if name == "deliver" else rows_of)
+            yield SqlBatch(name, sorted(rows_of, key=lambda row: str(row[0])) if name == "deliver" else rows_of)
     yield from _forget([c for c in good if c.forgotten or c.hits or c.overflowed or c.conflicts])
     yield from _set_attributes([row for c in good for row in c.attributes])
     for c in good:
@@ -154,9 +154,9 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
     ending = yield from _not_for_nothing([c for c in good if c.ended is not None])
     yield from _end(namespace, worker, ending, verdicts)
     if restarts := [(c.execution, c.base, c.restart, c.token) for c in good if c.restart is not None]:
-        yield Each("restart_flows", sorted(restarts))  # rows are locked in one order, as by those who send to many
+        yield SqlBatch("restart_flows", sorted(restarts))  # rows are locked in one order, as by those who send to many
     if forgiven := [(c.lane, c.seq) for c in good if c.forgives]:
-        yield Each("forgive", forgiven, (worker,))
+        yield SqlBatch("forgive", forgiven, (worker,))
     yield from _rest(worker, [c for c in good if c.rests], verdicts)
     return verdicts
 
@@ -171,14 +171,14 @@ def _held(worker: int, commits: list[Commit]) -> Script[dict[int, int]]:
     A database that went back in time may know the claim and have lost rows that the turn stands on: then it is not
     this worker's either.
     """
-    found = yield Each("held", [c.fence for c in commits], (worker,))
+    found = yield SqlBatch("held", [c.fence for c in commits], (worker,))
     places = {token: (base, last) for token, base, last in found}
     return {c.token: places[c.token][0] for c in commits if c.token in places and places[c.token][1] >= c.n - 1}
 
 
 def _consume(rows: list[Row]) -> Script[None]:
     """Take out of the inbox what turns took in; all of it, or it is not what they took in."""
-    if rows and (yield Each("consume", rows))[0][0] < len(rows):
+    if rows and (yield SqlBatch("consume", rows))[0][0] < len(rows):
         raise WentBack("what came for a flow is not there any more: the database went back in time.")
 
 
@@ -190,28 +190,28 @@ def _last(rows: list[Row]) -> list[Row]:
 def _already(missing: list[Commit]) -> Script[set[int]]:
     if not missing:
         return set()
-    tokens = {row[1] for row in (yield Each("recorded", [(c.execution, c.n) for c in missing]))}
+    tokens = {row[1] for row in (yield SqlBatch("recorded", [(c.execution, c.n) for c in missing]))}
     return {c.token for c in missing if c.token in tokens}
 
 
 def _set_attributes(rows: list[Row]) -> Script[None]:
     last = _last(rows)
     if kept := [row for row in last if row[2]]:
-        yield Each("set_attributes", kept)
+        yield SqlBatch("set_attributes", kept)
     if gone := [row[:2] for row in last if not row[2]]:
-        yield Each("drop_attributes", gone)
+        yield SqlBatch("drop_attributes", gone)
 
 
 def _forget(commits: list[Commit]) -> Script[None]:
     """Keys past their window, how many messages were duplicates, and how many keys went before their time."""
     if gone := [(c.execution, n) for c in commits for n in c.forgotten]:
-        yield Each("unsee", gone)
+        yield SqlBatch("unsee", gone)
     counts = [(c.execution, Reason.SEEN, c.hits) for c in commits]
     counts += [(c.execution, Reason.OVERFLOWED, c.overflowed) for c in commits]
     counts += [(c.execution, Reason.MESSAGE_DIFFERS, len(c.conflicts)) for c in commits]
     if any(count for *_, count in counts):
-        now = (yield Ask("clock"))[0][0]
-        yield Each("count_duplicates", [(id_, why.value, count, now, now) for id_, why, count in counts if count])
+        now = (yield SqlQuery("clock"))[0][0]
+        yield SqlBatch("count_duplicates", [(id_, why.value, count, now, now) for id_, why, count in counts if count])
 
 
 def _not_for_nothing(commits: list[Commit]) -> Script[list[Commit]]:
@@ -219,8 +219,8 @@ def _not_for_nothing(commits: list[Commit]) -> Script[list[Commit]]:
     last = [c for c in commits if c.fresh is not None]
     if not last:
         return commits
-    locked = {row[0] for row in (yield Ask("lock_flows", (sorted(c.execution for c in last),)))}
-    mail = {row[0] for row in (yield Each("mail", [(c.execution,) for c in last]))}
+    locked = {row[0] for row in (yield SqlQuery("lock_flows", (sorted(c.execution for c in last),)))}
+    mail = {row[0] for row in (yield SqlBatch("mail", [(c.execution,) for c in last]))}
     for c in last:
         if c.execution in mail or c.execution not in locked:
             c.ended, c.restart, c.base = None, c.fresh, c.n
@@ -259,10 +259,10 @@ def _born(births: list[tuple[str, Birth]]) -> Script[None]:
     """These executions are in: bind them to their parents, and tell those that wait for the beginning."""
     bound = [(b.id, b.on_close) for _, b in births if b.on_close is not None]
     if bound:
-        yield Each("bind_children", bound)
+        yield SqlBatch("bind_children", bound)
     begun = [started(flow, b.command, b.id) for flow, b in births if b.waits is False]
     if begun:
-        yield Each("deliver", begun)
+        yield SqlBatch("deliver", begun)
 
 
 def started(flow: str, command: int, id_: str) -> Row:
@@ -274,21 +274,21 @@ def _answer(namespace: str, flow: str, birth: Birth, decided: Decided | None) ->
     """Tell a flow what the contract has decided about an execution that it asked for."""
     if decided is None:
         error = dump_error(ErrorInfo("TimeoutError", f"the key {birth.wanted.start.key!r} changed hands too often"))
-        yield Each("deliver", [(flow, "done", Status.FAILED.value, str(birth.command), None, error)])
+        yield SqlBatch("deliver", [(flow, "done", Status.FAILED.value, str(birth.command), None, error)])
         return
     decision = decided.decision
     if isinstance(decision, Admit):
         yield from _born([(flow, birth)])
         return
     prior, reason = decision.prior, reason_of(decision)
-    yield Each("count_duplicates", [(prior.id, reason.value, 1, decided.at, decided.at)])
+    yield SqlBatch("count_duplicates", [(prior.id, reason.value, 1, decided.at, decided.at)])
     if isinstance(decision, Refuse):
         if birth.waits is not None:
             yield from _refuse(namespace, flow, birth, prior, reason)
     elif birth.waits:
         yield from join(namespace, flow, birth.command, prior.id)
     elif birth.waits is False:
-        yield Each("deliver", [started(flow, birth.command, prior.id)])
+        yield SqlBatch("deliver", [started(flow, birth.command, prior.id)])
 
 
 def _refuse(namespace: str, flow: str, birth: Birth, prior: Prior, reason: Reason) -> Script[None]:
@@ -297,22 +297,22 @@ def _refuse(namespace: str, flow: str, birth: Birth, prior: Prior, reason: Reaso
     refusal = conflicts.conflict(start.key or "", start.options.name, prior, reason, known, start.payload, start.shape)
     error = dump_error(ErrorInfo("semel.KeyConflict", refusal.message))
     ref = answer_of(birth.command, prior.id)
-    yield Each("deliver", [(flow, "done", "refused", ref, conflicts.dump(refusal), error)])
+    yield SqlBatch("deliver", [(flow, "done", "refused", ref, conflicts.dump(refusal), error)])
 
 
 def join(namespace: str, flow: str, command: int, execution: str) -> Script[None]:
     """Wait for the end of an execution, which may be over already."""
     ref = answer_of(command, execution)
-    if (yield Ask("add_waiter", (execution, _waiter(flow, ref)))):
+    if (yield SqlQuery("add_waiter", (execution, _waiter(flow, ref)))):
         return
-    rows = yield Ask("outcome", (namespace, execution))
+    rows = yield SqlQuery("outcome", (namespace, execution))
     status, output, error, stripped = rows[0] if rows else (Status.FAILED.value, None, None, True)
     if stripped:
         status = Status.FAILED.value
         error = dump_error(
             ErrorInfo("semel.ResultExpired", f"the result of execution {execution} is past its retention")
         )
-    yield Each("deliver", [(flow, "done", status, ref, output, error)])
+    yield SqlBatch("deliver", [(flow, "done", status, ref, output, error)])
 
 
 def _end(namespace: str, worker: int, commits: list[Commit], verdicts: dict[int, Verdict]) -> Script[None]:
@@ -323,7 +323,7 @@ def _end(namespace: str, worker: int, commits: list[Commit], verdicts: dict[int,
         status, output, error = c.ended or (Status.COMPLETED, None, None)
         rows.append((*c.fence, status.value, output, None if error is None else dump_error(error)))
         verdicts[c.token] = Verdict.ENDED
-    yield Each("settle", rows, (worker,))
+    yield SqlBatch("settle", rows, (worker,))
     yield from control.close([c.execution for c in commits])
 
 
@@ -332,9 +332,9 @@ def _rest(worker: int, commits: list[Commit], verdicts: dict[int, Verdict]) -> S
         return
     locked = {c.execution for c in commits if c.restart is not None}  # by `restart_flows`
     if others := sorted(c.execution for c in commits if c.restart is None):
-        locked |= {row[0] for row in (yield Ask("lock_flows", (others,)))}
+        locked |= {row[0] for row in (yield SqlQuery("lock_flows", (others,)))}
     rows = [(c.lane, c.seq, c.execution, c.due) for c in commits if c.execution in locked]
-    asleep = {row[0] for row in (yield Each("sleep_flows", rows, (worker,)))} if rows else set()
+    asleep = {row[0] for row in (yield SqlBatch("sleep_flows", rows, (worker,)))} if rows else set()
     for c in commits:
         if c.execution in asleep:
             verdicts[c.token] = Verdict.ASLEEP
@@ -348,51 +348,51 @@ class WentBack(EngineError):
     """The database has lost something that a turn stands on; nothing of the turn was written."""
 
 
-@procedure(Line.SETTLE)
+@procedure(ConnectionRole.SETTLE)
 def transact(
     worker: int, c: Commit, do: Callable[[Any], Any], tell: Callable[[Any, BaseException | None], bytes]
 ) -> Script[bytes | None]:
     """Run a function in the transaction that records its result. None: the flow is no longer this worker's."""
-    places = yield Each("held", [c.fence], (worker,))
+    places = yield SqlBatch("held", [c.fence], (worker,))
     if not places:
         return None
     if places[0][2] != c.n - 1:
         raise Moved
     value, error = (yield Work("transaction", do))[0]
     body = tell(value, error)
-    if not (yield Each("record", [(*c.fence, c.n, body)], (worker,))):
+    if not (yield SqlBatch("record", [(*c.fence, c.n, body)], (worker,))):
         raise Moved  # nothing of this is kept
     return body
 
 
-@procedure(Line.SETTLE, atomic=True)
+@procedure(ConnectionRole.SETTLE, atomic=True)
 def park(worker: int, fence: Fence, error: bytes, wait: int) -> Script[None]:
     """Its code cannot go on: try again after a while."""
-    yield Ask("park_flow", (worker, *fence, error, wait))
+    yield SqlQuery("park_flow", (worker, *fence, error, wait))
 
 
-@procedure(Line.CONTROL, atomic=True)
+@procedure(ConnectionRole.CONTROL, atomic=True)
 def unpark(names: list[str]) -> Script[int]:
     """A worker has come, perhaps with other code: parked flows are tried again."""
-    return int((yield Ask("unpark_flows", (names,)))[0][0])
+    return int((yield SqlQuery("unpark_flows", (names,)))[0][0])
 
 
-@procedure(Line.CONTROL, atomic=True)
+@procedure(ConnectionRole.CONTROL, atomic=True)
 def still_held(worker: int, fence: Fence) -> Script[bool]:
     """Is the claim still this worker's?"""
-    return bool((yield Each("held", [fence], (worker,))))
+    return bool((yield SqlBatch("held", [fence], (worker,))))
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def load_seen(executions: list[str]) -> Script[list[Row]]:
     """The message keys that entities have seen: execution, n, key, at."""
-    return (yield Each("load_seen", [(execution,) for execution in executions]))
+    return (yield SqlBatch("load_seen", [(execution,) for execution in executions]))
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def load(rows: list[Row]) -> Script[tuple[list[Row], list[Row], list[Row]]]:
     """Flows, their journals after a position, and what came for them. Rows: execution, position."""
-    flows = yield Each("load_flows", rows)
-    journal = yield Each("load_journal", rows)
-    inbox = yield Each("load_inbox", rows)
+    flows = yield SqlBatch("load_flows", rows)
+    journal = yield SqlBatch("load_journal", rows)
+    inbox = yield SqlBatch("load_inbox", rows)
     return flows, journal, inbox

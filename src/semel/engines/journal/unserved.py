@@ -12,7 +12,7 @@ import msgspec
 from semel.contract.times import from_micros
 from semel.engine.protocol import Waiting, WorkerState
 from semel.engine.served_functions import ServiceWarner, functions_of
-from semel.engines.journal.script import Ask, Line, Row, Script, procedure
+from semel.engines.journal.script import ConnectionRole, Row, Script, SqlQuery, procedure
 from semel.runtime.chores import Chore
 
 if TYPE_CHECKING:
@@ -30,24 +30,24 @@ FRONT: Final = 100
 """Rows of each lane that are looked at: what nobody takes stays in front."""
 
 
-@procedure(Line.CONTROL, atomic=True)
+@procedure(ConnectionRole.CONTROL, atomic=True)
 def declare(worker: int, functions: str) -> Script[None]:
     """Write down which functions a worker has."""
-    yield Ask("declare_functions", (worker, functions))
+    yield SqlQuery("declare_functions", (worker, functions))
 
 
-@procedure(Line.READ, atomic=True)
+@procedure(ConnectionRole.READ, atomic=True)
 def backlog(namespace: str) -> Script[list[Waiting]]:
     """All that waits, by function and queue."""
-    found = yield Ask("backlog", (namespace,))
+    found = yield SqlQuery("backlog", (namespace,))
     return [replace(Waiting(*row), since=None if at is None else from_micros(at)) for *row, at in found]
 
 
-@procedure(Line.READ)
+@procedure(ConnectionRole.READ)
 def strangers(namespace: str, lanes: list[int], names: list[str]) -> Script[tuple[list[Waiting], list[Row]]]:
     """What waits in front of these lanes, or sleeps, under other names than these; and the workers that there are."""
-    found = yield Ask("strangers", (namespace, lanes, names, FRONT))
-    workers = yield Ask("workers", (namespace,))
+    found = yield SqlQuery("strangers", (namespace, lanes, names, FRONT))
+    workers = yield SqlQuery("workers", (namespace,))
     return [Waiting(*row) for row in found], workers
 
 

@@ -29,7 +29,7 @@ from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.leases import register, retire
 from semel.engines.journal.notifications import Hub
 from semel.engines.journal.retention import Cleaning
-from semel.engines.journal.script import Line, Store
+from semel.engines.journal.script import ConnectionRole, Store
 from semel.engines.journal.settle import MOST_AT_ONCE, Ending, ending_of, leave, put_off, report_endings, settle
 from semel.engines.journal.turns import unpark
 from semel.engines.journal.unserved import Lookout
@@ -38,7 +38,7 @@ from semel.runtime.attempt import Interrupted, run_attempt
 from semel.runtime.chores import Chores
 from semel.runtime.events import Events
 from semel.runtime.outage import Outage
-from semel.runtime.retries import pause, persistently
+from semel.runtime.retries import pause, retry_unavailable
 from semel.runtime.threads import Threads
 from semel.settings import Settings
 
@@ -49,9 +49,9 @@ ROUND = 1.0
 WRITING_RESULTS = "cannot write results, trying again"
 LEAVE = 4.0
 """Seconds that a worker which stops waits for the database after its grace: results are written, claims given back."""
-NEEDS = (Line.CLAIM, Line.SETTLE, Line.CONTROL, Line.BEAT)
+NEEDS = (ConnectionRole.CLAIM, ConnectionRole.SETTLE, ConnectionRole.CONTROL, ConnectionRole.BEAT)
 """What a worker must have a connection for before it takes work, or it could not end what it began."""
-NEEDS_OF_FLOWS = (*NEEDS, Line.READ, Line.ADMIT)
+NEEDS_OF_FLOWS = (*NEEDS, ConnectionRole.READ, ConnectionRole.ADMIT)
 
 
 class JournalWorker:
@@ -142,7 +142,7 @@ class JournalWorker:
             await self.enlist()
             await self.intake.refresh()
             if flows := [one.name for one in self.registry if one.kind != "task"]:
-                await persistently(self.store.run, unpark, flows)
+                await retry_unavailable(self.store.run, unpark, flows)
             # Only now, when nothing can fail any more: one that could not start must not go on listening.
             self.hub.on_work.append(self._work_came)
             self.hub.on_due.append(self.heart.due)
@@ -157,10 +157,10 @@ class JournalWorker:
     async def enlist(self) -> None:
         """A new lease, under a number that was never used before."""
         queues = "all" if self.queues is None else ",".join(self.queues)
-        self.id = await persistently(
+        self.id = await retry_unavailable(
             self.store.run, register, random_number(), self.namespace, self.name, queues, micros(self.settings.lease)
         )
-        await persistently(self.lookout.declare)
+        await retry_unavailable(self.lookout.declare)
 
     @property
     def _soon(self) -> float:
@@ -238,7 +238,7 @@ class JournalWorker:
         if worker != self.id:
             return  # the lease was lost meanwhile: these claims are no longer ours, or not known to be
         if claims and "claim" in self._ending:  # asked to stop while it asked for work
-            await persistently(self.store.run, release, self.id, [claim.fence for claim in claims])
+            await retry_unavailable(self.store.run, release, self.id, [claim.fence for claim in claims])
             claims = []
         if any(one.kind == "task" and one.attempt >= one.max_attempts for one in claims):
             # A claim need not wait for the disk: if the server forgets it, the task runs once more. Not so the last.
@@ -462,8 +462,8 @@ class JournalWorker:
             async with asyncio.timeout(max(1.0, self._give_up_at - time.monotonic())):
                 await self.flows.close()
                 if unbegun or ended:
-                    await persistently(self.store.run, give_back, self.id, self.name, unbegun, ended)
-                lanes = await persistently(self.store.run, retire, self.id, self.name)
+                    await retry_unavailable(self.store.run, give_back, self.id, self.name, unbegun, ended)
+                lanes = await retry_unavailable(self.store.run, retire, self.id, self.name)
         except (TimeoutError, EngineUnavailable) as error:
             why = "it does not answer" if isinstance(error, TimeoutError) else error
             log.warning(

@@ -51,7 +51,7 @@ LOST: Final = (
 )
 
 
-class Wire:
+class PostgresConnection:
     """A connection for one purpose, opened on first use and again after it broke."""
 
     def __init__(self, address: Address, purpose: str, settings: dict[str, str]) -> None:

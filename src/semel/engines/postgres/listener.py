@@ -20,7 +20,7 @@ log = logging.getLogger("semel.postgres")
 CHANNELS: Final = ("semel_work", "semel_later", "semel_done", "semel_cancel", "semel_news")
 
 
-class Ear:
+class NotificationListener:
     """One listening connection that comes back by itself; what it missed is covered by the slow poll."""
 
     def __init__(self, address: Address, listener: Listener) -> None:

@@ -10,22 +10,22 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 import asyncpg
 
 from semel.engines.journal.script import (
-    Ask,
     Begin,
-    Each,
-    Line,
+    ConnectionRole,
     Listener,
     Procedure,
     Raw,
     Script,
-    Tap,
+    SqlBatch,
+    SqlQuery,
+    StatementHook,
     Work,
     load_migrations,
     load_queries,
 )
 from semel.engines.postgres.address import Address
-from semel.engines.postgres.connection import LOST, PLANS, Wire
-from semel.engines.postgres.listener import Ear
+from semel.engines.postgres.connection import LOST, PLANS, PostgresConnection
+from semel.engines.postgres.listener import NotificationListener
 from semel.engines.postgres.user_transactions import RETRIED, work_in
 
 T = TypeVar("T")
@@ -45,26 +45,30 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         self.url = url
         self.migrations = load_migrations("semel.engines.postgres")
-        self.tap: Tap | None = None
+        self.tap: StatementHook | None = None
         self._queries = load_queries("semel.engines.postgres")
         self._address = Address(url)
         # A claim need not outlive a crash of the server: if it is lost, the task is free again. Where that must not be,
         # on its last attempt, the worker waits for the disk before it begins (`confirm`).
         self._wires = {
             line: [
-                Wire(self._address, line.value, {**PLANS, "synchronous_commit": "off"} if line is Line.CLAIM else PLANS)
-                for _ in range(2 if line is Line.SETTLE else 1)
+                PostgresConnection(
+                    self._address,
+                    line.value,
+                    {**PLANS, "synchronous_commit": "off"} if line is ConnectionRole.CLAIM else PLANS,
+                )
+                for _ in range(2 if line is ConnectionRole.SETTLE else 1)
             ]
-            for line in Line
+            for line in ConnectionRole
         }
-        self._ear: Ear | None = None
+        self._ear: NotificationListener | None = None
         self._working: set[asyncpg.Connection] = set()
         """Connections on which a function of the user's runs, which may take its time."""
 
     @property
     def reconnections(self) -> int:
         """See Store."""
-        return self._wires[Line.CONTROL][0].opened
+        return self._wires[ConnectionRole.CONTROL][0].opened
 
     async def run(self, script: Procedure[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a script; see Store."""
@@ -77,7 +81,7 @@ class PostgresStore:
                         raise
         raise AssertionError("unreachable")
 
-    def _wire(self, line: Line) -> Wire:
+    def _wire(self, line: ConnectionRole) -> PostgresConnection:
         """One that is free, or the first."""
         first, *others = self._wires[line]
         return next((wire for wire in others if not wire.busy), first) if first.busy else first
@@ -117,11 +121,11 @@ class PostgresStore:
                     await connection.execute("rollback")
             raise
 
-    async def _execute(self, connection: asyncpg.Connection, statement: Ask | Each | Raw | Work) -> list[Any]:
+    async def _execute(self, connection: asyncpg.Connection, statement: SqlQuery | SqlBatch | Raw | Work) -> list[Any]:
         match statement:
-            case Ask(name, args):
+            case SqlQuery(name, args):
                 return cast(list[Any], await connection.fetch(self._queries[name], *args))
-            case Each(name, rows, shared):
+            case SqlBatch(name, rows, shared):
                 columns = map(list, zip(*rows, strict=True))
                 return cast(list[Any], await connection.fetch(self._queries[name], *shared, *columns))
             case Raw(_, text):
@@ -136,7 +140,7 @@ class PostgresStore:
 
     async def listen(self, listener: Listener) -> None:
         """Hear of what other processes commit."""
-        self._ear = Ear(self._address, listener)
+        self._ear = NotificationListener(self._address, listener)
         await self._ear.open()
 
     async def relisten(self) -> None:
@@ -144,11 +148,11 @@ class PostgresStore:
         if self._ear is not None:
             await self._ear.again()
 
-    def is_ready(self, lines: Iterable[Line]) -> bool:
+    def is_ready(self, lines: Iterable[ConnectionRole]) -> bool:
         """Is every connection for these lines of work open, as far as is known here?"""
         return all(wire.ready for line in lines for wire in self._wires[line])
 
-    async def make_ready(self, lines: Iterable[Line]) -> None:
+    async def make_ready(self, lines: Iterable[ConnectionRole]) -> None:
         """Open the connections for these lines of work that are not open; see Store."""
         for line in lines:
             for wire in self._wires[line]:
@@ -166,7 +170,7 @@ class PostgresStore:
 
     async def check(self) -> list[tuple[bool, str, str]]:
         """The server's version and durability settings."""
-        async with self._wire(Line.READ) as connection:
+        async with self._wire(ConnectionRole.READ) as connection:
             version = connection.get_server_version()
             findings = [
                 (

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import asyncpg
 
-from semel.engines.journal.script import Tap
+from semel.engines.journal.script import StatementHook
 from semel.engines.journal.user_transactions import Worked, refuse_control, work
 from semel.engines.postgres.address import IDLE_IN_TRANSACTION
 from semel.engines.postgres.connection import LOST, translate
@@ -26,7 +26,9 @@ class PostgresTransaction:
     Each has a savepoint: one that fails undoes itself and nothing more, as on SQLite, and not the whole transaction.
     """
 
-    def __init__(self, connection: asyncpg.Connection, loop: asyncio.AbstractEventLoop, tap: Tap | None) -> None:
+    def __init__(
+        self, connection: asyncpg.Connection, loop: asyncio.AbstractEventLoop, tap: StatementHook | None
+    ) -> None:
         self._connection = connection
         self._loop = loop
         self._tap = tap
@@ -64,7 +66,7 @@ class PostgresTransaction:
             raise
 
 
-async def work_in(connection: asyncpg.Connection, do: Callable[[Any], Any], tap: Tap | None = None) -> Worked:
+async def work_in(connection: asyncpg.Connection, do: Callable[[Any], Any], tap: StatementHook | None = None) -> Worked:
     """Run it; what it wrote is undone if it raises. A database that is away is no answer, and is raised."""
     await connection.execute("savepoint semel_work; savepoint semel_statement")
     tx = PostgresTransaction(connection, asyncio.get_running_loop(), tap)

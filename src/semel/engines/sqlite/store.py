@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar, cast
 
-from semel.engines.journal.script import Line, Listener, Procedure, Tap, load_migrations
+from semel.engines.journal.script import ConnectionRole, Listener, Procedure, StatementHook, load_migrations
 from semel.engines.sqlite import library_guard
 from semel.engines.sqlite.driver import choose_driver
 from semel.engines.sqlite.file_watch import Bell, Watch
-from semel.engines.sqlite.writer_thread import LOCK_PATIENCE, Scribe
+from semel.engines.sqlite.writer_thread import LOCK_PATIENCE, WriterThread
 from semel.errors import EngineUnavailable
 
 T = TypeVar("T")
@@ -36,10 +36,10 @@ class SqliteStore:
         self.path = path
         self.driver = choose_driver(driver)
         self.migrations = load_migrations("semel.engines.sqlite")
-        self.tap: Tap | None = None
+        self.tap: StatementHook | None = None
         self._clock = clock
-        self._writer: Scribe | None = None
-        self._reader: Scribe | None = None
+        self._writer: WriterThread | None = None
+        self._reader: WriterThread | None = None
         self._listeners: list[tuple[asyncio.AbstractEventLoop, Listener]] = []
         self._watches: list[Watch] = []
         self._bell = Bell(path)
@@ -58,33 +58,33 @@ class SqliteStore:
         scribe = self._for(script.line)
         return cast(T, await scribe.submit(script, args, kwargs))
 
-    def _for(self, line: Line) -> Scribe:
+    def _for(self, line: ConnectionRole) -> WriterThread:
         if self._writer is None:
             library_guard.refuse_foreign(self.path, self.driver.name)
-            self._writer = Scribe(self.path, self.driver, self._clock, lambda: self.tap)
+            self._writer = WriterThread(self.path, self.driver, self._clock, lambda: self.tap)
             self._held = library_guard.hold(self.path, self.driver.name)
             self._writer.on_commit = self._committed
             self._writer.on_change = self._tell_all
-        if line is not Line.READ or self.in_memory:
+        if line is not ConnectionRole.READ or self.in_memory:
             return self._writer
         if self._reader is None:
-            self._reader = Scribe(self.path, self.driver, self._clock, lambda: None, reads=True)
+            self._reader = WriterThread(self.path, self.driver, self._clock, lambda: None, reads=True)
         return self._reader
 
     async def listen(self, listener: Listener) -> None:
         """Tell the listener of commits by other processes, and by other loops of this one."""
         self._listeners.append((asyncio.get_running_loop(), listener))
         if not self.in_memory:
-            self._watches.append(Watch(self.path, self._for(Line.CONTROL).look))
+            self._watches.append(Watch(self.path, self._for(ConnectionRole.CONTROL).look))
 
     async def relisten(self) -> None:
         """Nothing can be missed for long: the slow poll stands behind inotify."""
 
-    def is_ready(self, lines: Iterable[Line]) -> bool:
+    def is_ready(self, lines: Iterable[ConnectionRole]) -> bool:
         """A file is always there."""
         return True
 
-    async def make_ready(self, lines: Iterable[Line]) -> None:
+    async def make_ready(self, lines: Iterable[ConnectionRole]) -> None:
         """There is nothing to open."""
 
     async def verify(self, patience: float) -> None:
@@ -112,7 +112,7 @@ class SqliteStore:
         findings = [(True, "SQLite library", f"{version} through {via}")]
         if self.in_memory:
             return findings
-        self._for(Line.CONTROL)
+        self._for(ConnectionRole.CONTROL)
         fixed = self.driver.version >= FIXED_IN
         findings.append((True, "SQLite checkpoints", "under the write lock" + ("" if fixed else _OLD_LIBRARY)))
         seen = library_guard.find_open_elsewhere(self.path, self.driver.name)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from semel.engines.journal.script import Tap
+from semel.engines.journal.script import StatementHook
 from semel.engines.journal.user_transactions import Worked, refuse_control, work
 from semel.engines.sqlite.driver import BUSY, FULL, IOERR, NOMEM, Connection, Driver
 from semel.errors import EngineUnavailable, InvalidValue
@@ -32,7 +32,7 @@ class Undone(Exception):
 class SqliteTransaction:
     """What `ctx.transaction` hands to the function: statements with $1, $2, … as on PostgreSQL."""
 
-    def __init__(self, db: Connection, driver: Driver, tap: Tap | None) -> None:
+    def __init__(self, db: Connection, driver: Driver, tap: StatementHook | None) -> None:
         self._db = db
         self._driver = driver
         self._tap = tap
@@ -57,7 +57,7 @@ class SqliteTransaction:
         return rows
 
 
-def work_in(db: Connection, driver: Driver, do: Callable[[Any], Any], tap: Tap | None = None) -> Worked:
+def work_in(db: Connection, driver: Driver, do: Callable[[Any], Any], tap: StatementHook | None = None) -> Worked:
     """Run it; what it wrote is undone if it raises. A database that is away is no answer, and is raised.
 
     Raises Undone when it has ended the transaction: then nothing is left of it, nor of what came before.

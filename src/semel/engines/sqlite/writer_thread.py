@@ -13,7 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from semel.engines.journal.script import Ask, Begin, Each, Line, Procedure, Raw, Script, Tap, Work, load_queries
+from semel.engines.journal.script import (
+    Begin,
+    ConnectionRole,
+    Procedure,
+    Raw,
+    Script,
+    SqlBatch,
+    SqlQuery,
+    StatementHook,
+    Work,
+    load_queries,
+)
 from semel.engines.journal.user_transactions import Worked
 from semel.engines.sqlite.checkpoint import Checkpoints
 from semel.engines.sqlite.driver import BUSY, CORRUPT, FULL, LOCKED, NOTADB, Connection, Driver
@@ -51,7 +62,7 @@ class Job:
     """A script, and where its result is awaited."""
 
     make: Callable[[], Script[Any]]
-    line: Line
+    line: ConnectionRole
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
     quiet: bool = False
@@ -69,7 +80,7 @@ class Job:
                 self.future.set_result(self.result)
 
 
-class Scribe(threading.Thread):
+class WriterThread(threading.Thread):
     """Runs scripts one transaction after the other; jobs that wait at the same time share one."""
 
     def __init__(
@@ -77,7 +88,7 @@ class Scribe(threading.Thread):
         path: str,
         driver: Driver,
         clock: Callable[[], float],
-        tap: Callable[[], Tap | None],
+        tap: Callable[[], StatementHook | None],
         *,
         reads: bool = False,
     ) -> None:
@@ -220,7 +231,7 @@ class Scribe(threading.Thread):
         self._unknown = False
         # A claim need not outlive a power cut: if it is lost, the task is free again. All else is on disk
         # before it is acknowledged.
-        self._synchronous("normal" if all(job.line is Line.CLAIM for job in jobs) else "full")
+        self._synchronous("normal" if all(job.line is ConnectionRole.CLAIM for job in jobs) else "full")
         try:
             self._step(self._begin, tap, LOCK_PATIENCE)
             for job in jobs:
@@ -242,7 +253,7 @@ class Scribe(threading.Thread):
             self._db.execute(f"pragma synchronous = {level}")
             self._level = level
 
-    def _step(self, sql: str, tap: Tap | None, patience: float = 0.0) -> None:
+    def _step(self, sql: str, tap: StatementHook | None, patience: float = 0.0) -> None:
         if tap is not None:
             tap.before(sql)
         self._patiently(sql, patience)
@@ -264,7 +275,7 @@ class Scribe(threading.Thread):
                 return
             time.sleep(random.uniform(0.0002, 0.002) if tries < 50 else random.uniform(0.001, 0.01))
 
-    def _play(self, job: Job, tap: Tap | None) -> Any:
+    def _play(self, job: Job, tap: StatementHook | None) -> Any:
         script = job.make()
         try:
             statement = next(script)
@@ -281,7 +292,7 @@ class Scribe(threading.Thread):
         except StopIteration as stop:
             return stop.value
 
-    def _work(self, job: Job, statement: Work, tap: Tap | None) -> Worked:
+    def _work(self, job: Job, statement: Work, tap: StatementHook | None) -> Worked:
         if job.failure is not None:
             return None, job.failure
         try:
@@ -290,11 +301,11 @@ class Scribe(threading.Thread):
             job.failure = undone.error
             raise
 
-    def _execute(self, statement: Ask | Each | Raw) -> list[Any]:
+    def _execute(self, statement: SqlQuery | SqlBatch | Raw) -> list[Any]:
         bound: tuple[Any, ...]
         if isinstance(statement, Raw):
             return self._db.execute_script(statement.text)
-        if isinstance(statement, Each):
+        if isinstance(statement, SqlBatch):
             bound = (*statement.shared, *pack(statement.rows))
         elif list in map(type, statement.args):
             bound = tuple(encode_list(a) if isinstance(a, list) else a for a in statement.args)

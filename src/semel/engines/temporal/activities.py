@@ -19,7 +19,7 @@ from semel.contract.lifecycle import Status
 from semel.define.context import Running
 from semel.define.task import Task
 from semel.engine import undecodable_input
-from semel.engines.temporal.inside.attempts import Slip, Verdict, read_slip
+from semel.engines.temporal.inside.attempts import AttemptInfo, Verdict, read_slip
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import NOTHING, unwrap, wrap
 from semel.runtime.attempt import AttemptOutcome, Interrupted, run_attempt
@@ -37,7 +37,7 @@ LAST_WORDS: Final = 1.0
 MOST_REMEMBERED: Final = 1000
 
 
-class Interruptible:
+class CancelGroup:
     """Activities of one worker that are broken off when it stops. Temporal has them tried again elsewhere."""
 
     def __init__(self) -> None:
@@ -71,9 +71,9 @@ class Runner:
         self._threads: Threads | None = None
         self._inner: dict[bytes, asyncio.Task[AttemptOutcome]] = {}
         self._outer: dict[bytes, asyncio.Task[Any]] = {}
-        self.errands = Interruptible()
+        self.errands = CancelGroup()
         """What it does for workflows besides."""
-        self.steps = Interruptible()
+        self.steps = CancelGroup()
         """The steps of workflows, in the process that holds them."""
         self._ended: deque[tuple[float, str, str]] = deque(maxlen=MOST_REMEMBERED)
 
@@ -91,7 +91,7 @@ class Runner:
 
         return activity.defn(name=task.name)(perform)
 
-    async def _perform(self, task: Task[..., Any], input: bytes, slip: Slip, *, offered_again: bool) -> RawValue:
+    async def _perform(self, task: Task[..., Any], input: bytes, slip: AttemptInfo, *, offered_again: bool) -> RawValue:
         if self.errands.over:
             raise _given_back()
         info = activity.info()
@@ -131,7 +131,7 @@ class Runner:
         elif ran.error is not None or self.events.wants_ends:
             self.events.ended(running, ran.status, seconds, ran.error, ran.exception)
 
-    def _left(self, ran: AttemptOutcome, slip: Slip, running: Running) -> ApplicationError:
+    def _left(self, ran: AttemptOutcome, slip: AttemptInfo, running: Running) -> ApplicationError:
         """Leave a task for a worker that can decode its input; the workflow that waits for it offers it again."""
         patience = self._settings.worker.decode_timeout
         delay = undecodable_input.next_offer(slip.undecoded, patience)
@@ -232,12 +232,12 @@ def _error(verdict: Verdict, message: str) -> ApplicationError:
     )
 
 
-def _slip(task: Task[..., Any], slip: RawValue) -> Slip:
+def _slip(task: Task[..., Any], slip: RawValue) -> AttemptInfo:
     """What was said about this attempt; other people's workflows say nothing, and Temporal counts for them."""
     if (said := unwrap(slip)) is not None:
         return read_slip(said)
     info = activity.info()
     id_ = f"{execution_id(info.workflow_run_id or '', info.workflow_id or '')}#{info.activity_id}"
-    return Slip(
+    return AttemptInfo(
         id_, task.name, attempt=info.attempt, max_attempts=info.attempt, root=f"{info.workflow_id}/{info.activity_id}"
     )

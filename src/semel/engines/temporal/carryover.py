@@ -12,7 +12,7 @@ from semel.codec import decoder_of
 from semel.flow.entries import NOTHING, Resolved, Signalled
 
 
-class Heir(Struct, frozen=True):
+class ForkPoint(Struct, frozen=True):
     """It goes on from a row of another run, which has ended when this one begins."""
 
     run: str
@@ -32,7 +32,7 @@ class Carried(Struct, frozen=True, omit_defaults=True):
     """Children that are to be closed with it, and how."""
     stopped: bool = False
     """It was cancelled just then."""
-    heir: Heir | None = None
+    heir: ForkPoint | None = None
 
 
 class Inheritance(Struct, frozen=True, omit_defaults=True):

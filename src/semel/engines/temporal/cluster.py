@@ -26,7 +26,7 @@ from semel.engines.temporal.names import ATTRIBUTE, kind_of, split
 from semel.engines.temporal.namespace import longest
 from semel.engines.temporal.records import Records
 from semel.engines.temporal.start import Starter
-from semel.engines.temporal.worker_requests import Heirloom
+from semel.engines.temporal.worker_requests import ForkRequest
 from semel.errors import MigrationNeeded
 from semel.runtime.events import Events
 from semel.settings import QueueSettings, Settings
@@ -177,7 +177,7 @@ class Cluster:
         """The execution that one goes on as, if it was reset."""
         return await reset.heir_of(self.reader, id)
 
-    async def inheritance(self, of: Heirloom) -> Inheritance:
+    async def inheritance(self, of: ForkRequest) -> Inheritance:
         """What is there for a workflow that goes on from a row of another run."""
         return await reset.inheritance(self.reader, of.id, of.run, of.commit)
 

@@ -22,7 +22,7 @@ from semel.contract.records import Execution
 from semel.engines.temporal import interceptors, run_history
 from semel.engines.temporal.calls import call_or_none
 from semel.engines.temporal.executions import CANCELLED, Holder, Reader, Seen
-from semel.engines.temporal.memo import PUBLISHED, Card
+from semel.engines.temporal.memo import PUBLISHED, ExecutionMemo
 from semel.engines.temporal.names import execution_id, split
 from semel.engines.temporal.payloads import wrap
 from semel.engines.temporal.start import Starter
@@ -214,7 +214,7 @@ async def redrive(starter: Starter, reader: Reader, id: str, now: datetime) -> s
     given = await reader.given(found[1], found[0])
     if given is None:
         return None
-    again = Card(
+    again = ExecutionMemo(
         card.kind, card.name, card.fingerprint, card.key, priority=card.priority, max_attempts=card.max_attempts,
         retention=card.retention, window=card.window, timeout=card.timeout,
         root=card.root or (id if card.key is None else None), parent=card.parent,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import NamedTuple
 
-from semel.contract.durations import spell
+from semel.contract.durations import format_duration
 from semel.define.registry import Definition
 from semel.define.task import Task
 from semel.engine.start_request import StartRequest
@@ -58,9 +58,9 @@ class Coverage(NamedTuple):
 def too_short(namespace: str, kept: timedelta, needs: timedelta, whose: str) -> ConfigError:
     """A namespace would forget what has to be kept."""
     return ConfigError(
-        f"{whose} is to be kept for {spell(needs)}, and namespace {namespace!r} keeps for {spell(kept)}. Run semel "
-        "migrate, which raises that, or declare a shorter retention or dedup_window. For keys alone, a records= "
-        "database remembers longer."
+        f"{whose} is to be kept for {format_duration(needs)}, and namespace {namespace!r} keeps for "
+        f"{format_duration(kept)}. Run semel migrate, which raises that, or declare a shorter retention or "
+        "dedup_window. For keys alone, a records= database remembers longer."
     )
 
 

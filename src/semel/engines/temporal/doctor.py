@@ -22,7 +22,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from semel.contract.durations import spell
+from semel.contract.durations import format_duration
 from semel.engine.protocol import Finding
 from semel.engines.temporal.names import ATTRIBUTE
 from semel.engines.temporal.namespace import ATTRIBUTE_TYPE, Kept, look, told, type_name
@@ -85,7 +85,7 @@ def _namespace(name: str, kept: Kept | None, needs: timedelta) -> list[Finding]:
     if kept is None:
         return [Finding(False, "namespace", f"there is no {name}: run semel migrate")]
     enough = kept.retention >= needs
-    detail = f"{name} keeps for {spell(kept.retention)}, {spell(needs)} needed"
+    detail = f"{name} keeps for {format_duration(kept.retention)}, {format_duration(needs)} needed"
     hint = "" if enough else ": run semel migrate, give records=, or declare a shorter window"
     wanted = type_name(ATTRIBUTE_TYPE)
     if kept.attribute is None:

@@ -22,8 +22,8 @@ from semel.engine.protocol import (
     Finding,
     Message,
     Outcome,
-    Past,
     QueueState,
+    RecordedRun,
     Replayed,
     Waiting,
     Worker,
@@ -211,7 +211,7 @@ class TemporalEngine:
         seen = await cluster.reader.find(id)
         return {} if seen is None else lists.attributes(seen)
 
-    async def past(self, id: str) -> Past | None:
+    async def past(self, id: str) -> RecordedRun | None:
         """See Engine."""
         cluster = await self.open()
         seen = await cluster.reader.find(id)

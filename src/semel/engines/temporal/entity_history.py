@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio.api.history.v1 import HistoryEvent
 
 from semel.engines.temporal.entity_carryover import Carried, unpack
-from semel.engines.temporal.entity_turns import Rest, Shelf, read
+from semel.engines.temporal.entity_turns import AnsweredKeys, EntityTurn, read
 from semel.engines.temporal.executions import CLOSED, Reader
 from semel.engines.temporal.payloads import bytes_of
 from semel.engines.temporal.run_history import made_in
@@ -45,7 +45,7 @@ async def keys_in(reader: Reader, id: str, run: str) -> tuple[Carried, bool, set
 
     And the numbers of those that it gave up, also of earlier ones.
     """
-    shelf, whole, gone = Shelf(), False, set[int]()
+    shelf, whole, gone = AnsweredKeys(), False, set[int]()
     async for event in reader.events(id, run):
         if event.HasField("workflow_execution_started_event_attributes"):
             carried = await beginning_in(reader, event)
@@ -61,7 +61,7 @@ async def keys_in(reader: Reader, id: str, run: str) -> tuple[Carried, bool, set
     return Carried(list(shelf.rows.values())), whole, gone
 
 
-async def rest_in(reader: Reader, event: HistoryEvent) -> Rest | None:
+async def rest_in(reader: Reader, event: HistoryEvent) -> EntityTurn | None:
     """What a turn came to, if this is where it is written."""
     made = await made_in(reader, event)
     return None if made is None or made.number or made.row == NOTHING else read(bytes(made.row))

@@ -21,7 +21,7 @@ from semel.flow.entries import NOTHING, raw, stored
 from semel.flow.turn import Reply, Turn
 
 
-class Rest(Struct, array_like=True, frozen=True, omit_defaults=True):
+class EntityTurn(Struct, array_like=True, frozen=True, omit_defaults=True):
     """What a turn came to."""
 
     state: Raw
@@ -49,14 +49,14 @@ class Rest(Struct, array_like=True, frozen=True, omit_defaults=True):
         return turn
 
 
-_read = decoder_of(Rest).decode
+_read = decoder_of(EntityTurn).decode
 
 
 def written(turn: Turn) -> bytes:
     """A turn as it is written down."""
     state = turn.again or turn.snapshot
     return msgspec.json.encode(
-        Rest(
+        EntityTurn(
             raw(None if state is None else snapshot.dump(state)), rests(turn),
             bool(turn.commands or turn.dropped), turn.due, tuple(map(row_of, turn.replies)), tuple(turn.forgotten),
             turn.hits, turn.overflowed, True, tuple(turn.conflicts),
@@ -64,7 +64,7 @@ def written(turn: Turn) -> bytes:
     )  # fmt: skip
 
 
-def read(data: bytes) -> Rest:
+def read(data: bytes) -> EntityTurn:
     """As it was written."""
     return _read(data)
 
@@ -87,7 +87,7 @@ def _reply(row: Row) -> Reply:
 
 
 @dataclass(slots=True)
-class Shelf:
+class AnsweredKeys:
     """The keys an entity has seen, with their answers."""
 
     rows: dict[str, Row] = field(default_factory=dict)

@@ -39,7 +39,7 @@ from semel.engines.temporal.cluster_time import cluster_time
 from semel.engines.temporal.failures import ended_of, terminated, to_error, uncovered
 from semel.engines.temporal.foreign_workflows import given_of, plain_of
 from semel.engines.temporal.history import Histories, alarm_in, failure_in
-from semel.engines.temporal.memo import ATTEMPT, BEGUN, MEMO, Card, from_memo
+from semel.engines.temporal.memo import ATTEMPT, BEGUN, MEMO, ExecutionMemo, from_memo
 from semel.engines.temporal.names import execution_id, kind_of, split
 from semel.engines.temporal.payloads import bytes_of
 from semel.flow.turn import Ended
@@ -79,10 +79,10 @@ class Seen:
         return self.info.first_run_id or self.info.execution.run_id
 
     @property
-    def card(self) -> Card:
+    def card(self) -> ExecutionMemo:
         """Its card; for what Semel did not start, one that says as much as is known, and keeps as the cluster does."""
         id_, kept = self.info.execution.workflow_id, micros(self.kept)
-        return from_memo(self.memo.get(MEMO)) or Card(
+        return from_memo(self.memo.get(MEMO)) or ExecutionMemo(
             kind_of(id_), self.info.type.name, key=id_, retention=kept, window=kept, foreign=True
         )
 

@@ -12,7 +12,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 from semel.codec import decoder_of
-from semel.engines.temporal.memo import Card
+from semel.engines.temporal.memo import ExecutionMemo
 from semel.engines.temporal.payloads import bytes_of, wrap
 from semel.errors import NotDecodable
 
@@ -29,7 +29,7 @@ class _Given(Struct):
 _read_given: Final = decoder_of(_Given).decode
 
 
-def inputs_of(card: Card, payload: bytes) -> list[RawValue]:
+def inputs_of(card: ExecutionMemo, payload: bytes) -> list[RawValue]:
     """A request's input as the workflow takes it: Semel's own take one argument, others theirs."""
     if not card.foreign:
         return [wrap(payload)]

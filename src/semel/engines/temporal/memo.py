@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from semel.codec import converter_of
-from semel.contract.durations import spell
+from semel.contract.durations import format_duration
 from semel.contract.retention import WORKFLOW_RETENTION
 from semel.contract.times import micros, span
 from semel.engine.start_request import StartRequest
@@ -34,7 +34,7 @@ COVERED: Final = WORKFLOW_RETENTION
 UNSAID: Final = -1
 
 
-class Card(Struct, frozen=True, omit_defaults=True):
+class ExecutionMemo(Struct, frozen=True, omit_defaults=True):
     """Who an execution is, what it was asked for with, and with which options. Never changes while it lives."""
 
     kind: str
@@ -85,10 +85,10 @@ class Card(Struct, frozen=True, omit_defaults=True):
         return span(self.window)
 
 
-_to_card: Final = converter_of(Card)
+_to_card: Final = converter_of(ExecutionMemo)
 
 
-def card_of(start: StartRequest, now: int) -> Card:
+def card_of(start: StartRequest, now: int) -> ExecutionMemo:
     """The card of a first execution under its key."""
     options = start.options
     due = None
@@ -96,7 +96,7 @@ def card_of(start: StartRequest, now: int) -> Card:
         due = now + micros(options.delay)
     elif options.run_at is not None:
         due = int(options.run_at.timestamp() * 1_000_000)
-    return Card(
+    return ExecutionMemo(
         options.kind, options.name, start.fingerprint.hex(), start.key, priority=options.priority,
         max_attempts=options.max_attempts, retention=micros(options.retention), window=micros(options.window), due=due,
         timeout=0 if options.timeout is None else micros(options.timeout), root=start.root, parent=start.parent,
@@ -120,10 +120,10 @@ LONGER: Final = OURS + "kept=longer"
 
 def kept_mark(kept: timedelta) -> str:
     """The search attribute of what is kept for so long."""
-    return f"{OURS}kept={spell(kept)}"
+    return f"{OURS}kept={format_duration(kept)}"
 
 
-def marks(card: Card) -> list[str]:
+def marks(card: ExecutionMemo) -> list[str]:
     """The search attributes that every execution has: for how long it is kept, so that the cleaner finds it.
 
     None for other people's workflows.
@@ -134,12 +134,12 @@ def marks(card: Card) -> list[str]:
     return [next((kept_mark(rung) for rung in KEPT if rung >= kept), LONGER)]
 
 
-def to_memo(card: Card) -> dict[str, Any]:
+def to_memo(card: ExecutionMemo) -> dict[str, Any]:
     """The memo that holds a card."""
     return {MEMO: wrap(msgspec.json.encode(card))}
 
 
-def from_memo(value: Any) -> Card | None:
+def from_memo(value: Any) -> ExecutionMemo | None:
     """The card in a memo field; None: it is not one of ours."""
     try:
         return None if value is None else _to_card(value)

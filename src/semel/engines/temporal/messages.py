@@ -27,8 +27,8 @@ from semel.engines.temporal.calls import told
 from semel.engines.temporal.entity_carryover import Carried, Row, inherited, unpack
 from semel.engines.temporal.entity_history import beginning_in, keys_in, rest_in, state_in
 from semel.engines.temporal.executions import CLOSED, Reader, Seen, prior_of
-from semel.engines.temporal.inside.entity import MESSAGES, Letter, read_letters
-from semel.engines.temporal.memo import Card, card_of, to_memo
+from semel.engines.temporal.inside.entity import MESSAGES, EntityMessage, read_letters
+from semel.engines.temporal.memo import ExecutionMemo, card_of, to_memo
 from semel.engines.temporal.names import execution_id, split, workflow_id
 from semel.engines.temporal.payloads import bytes_of, wrap
 from semel.engines.temporal.start import Starter, indexed
@@ -72,7 +72,7 @@ class Mail:
         """Messages for one entity. It is made if it is missing, in the same call."""
         first = posted[0][0]
         card = card_of(first.start, self._now())
-        letters = msgspec.json.encode([Letter(m.name, raw(m.payload), m.key, at) for m, at in posted])
+        letters = msgspec.json.encode([EntityMessage(m.name, raw(m.payload), m.key, at) for m, at in posted])
         request = await self._request(first, card, letters)
         for _ in range(TRIES):
             try:
@@ -84,7 +84,9 @@ class Mail:
             await self._revive(request.workflow_id, first, card)
         raise EngineUnavailable(f"{first.start.key!r} comes and goes too often: try again.")
 
-    async def _request(self, first: Message, card: Card, letters: bytes) -> SignalWithStartWorkflowExecutionRequest:
+    async def _request(
+        self, first: Message, card: ExecutionMemo, letters: bytes
+    ) -> SignalWithStartWorkflowExecutionRequest:
         encode, start = self._client.data_converter.encode, first.start
         memo = {name: (await encode([value]))[0] for name, value in to_memo(card).items()}
         return SignalWithStartWorkflowExecutionRequest(
@@ -98,7 +100,7 @@ class Mail:
             signal_input=Payloads(payloads=await encode([wrap(letters)])),
         )  # fmt: skip
 
-    async def _revive(self, id: str, first: Message, card: Card) -> None:
+    async def _revive(self, id: str, first: Message, card: ExecutionMemo) -> None:
         """The entity has ended: begin the one that follows it. Of many who do so at once, all begin the same one."""
         seen = await self._reader.describe(id)
         if seen is None or seen.live:

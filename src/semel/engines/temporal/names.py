@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
-from semel.engines.temporal.memo import OURS, Card, marks
+from semel.engines.temporal.memo import OURS, ExecutionMemo, marks
 from semel.errors import InvalidKey
 
 TASK: Final = "task:"
@@ -53,7 +53,7 @@ ATTRIBUTE = "SemelAttributes"
 ATTRIBUTES: Final = SearchAttributeKey.for_keyword_list(ATTRIBUTE)
 
 
-def attributes_of(card: Card, own: Mapping[str, str] | None = None) -> TypedSearchAttributes:
+def attributes_of(card: ExecutionMemo, own: Mapping[str, str] | None = None) -> TypedSearchAttributes:
     """What an execution is found by: Semel's marks, and what its code has set."""
     values = [*marks(card), *(f"{name}={value}" for name, value in sorted((own or {}).items()))]
     return TypedSearchAttributes([SearchAttributePair(ATTRIBUTES, values)])

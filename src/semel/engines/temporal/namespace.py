@@ -22,7 +22,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from semel.contract.durations import FOREVER, spell
+from semel.contract.durations import FOREVER, format_duration
 from semel.contract.retention import TASK_RETENTION, WORKFLOW_RETENTION, keeping
 from semel.define.entity import Entity
 from semel.define.registry import Definition
@@ -75,14 +75,14 @@ async def migrate(client: Client, needs: timedelta, progress: Callable[[str], No
     # Not looked for first: a server that was asked for a missing one remembers for a second that it is missing.
     refused = await _register(client, wanted)
     if refused is None:
-        done.append(f"namespace {client.namespace}, which keeps for {spell(wanted)}")
+        done.append(f"namespace {client.namespace}, which keeps for {format_duration(wanted)}")
     kept = await look(client)
     if kept is None:
         raise refused or EngineUnavailable(f"namespace {client.namespace!r} is registered, and not yet to be seen.")
     if kept.retention < wanted:
-        progress(f"retention of {client.namespace}: {spell(kept.retention)} to {spell(wanted)}")
+        progress(f"retention of {client.namespace}: {format_duration(kept.retention)} to {format_duration(wanted)}")
         await _raise(client, kept.retention, wanted)
-        done.append(f"retention of {client.namespace}: {spell(kept.retention)} to {spell(wanted)}")
+        done.append(f"retention of {client.namespace}: {format_duration(kept.retention)} to {format_duration(wanted)}")
     if kept.attribute is None:
         progress(f"search attribute {ATTRIBUTE}")
         await _index(client)
@@ -105,9 +105,9 @@ async def check(client: Client, needs: timedelta, whose: str = "the longest decl
         )
     if kept.retention < needs:
         raise ConfigError(
-            f"namespace {name!r} keeps for {spell(kept.retention)}, and {whose} needs {spell(needs)}. Run semel "
-            "migrate, which raises it; or give the App a records= database, which remembers longer; or declare less "
-            "(retention=, dedup_window=)."
+            f"namespace {name!r} keeps for {format_duration(kept.retention)}, and {whose} needs "
+            f"{format_duration(needs)}. Run semel migrate, which raises it; or give the App a records= database, which "
+            "remembers longer; or declare less (retention=, dedup_window=)."
         )
     if kept.attribute is None:
         raise ConfigError(f"namespace {name!r} has no search attribute {ATTRIBUTE}. Run: semel migrate")
@@ -175,7 +175,7 @@ async def _register(client: Client, retention: timedelta) -> SemelError | None:
         await client.workflow_service.register_namespace(request, retry=True)
     except RPCError as error:
         if error.status in NOT_OURS:
-            return _not_allowed(what, f"Make it there, with a retention of {spell(retention)}")
+            return _not_allowed(what, f"Make it there, with a retention of {format_duration(retention)}")
         if error.status is RPCStatusCode.ALREADY_EXISTS:
             return told(error, what)
         raise told(error, what) from error
@@ -193,7 +193,8 @@ async def _raise(client: Client, old: timedelta, new: timedelta) -> None:
         except RPCError as error:
             if error.status in (*NOT_OURS, RPCStatusCode.INVALID_ARGUMENT):
                 raise _not_allowed(
-                    f"raise the retention of {client.namespace!r} from {spell(old)} to {spell(new)}",
+                    f"raise the retention of {client.namespace!r} from {format_duration(old)} to "
+                    f"{format_duration(new)}",
                     "Raise it there, or give the App a records= database, which remembers longer, or declare less",
                 ) from error
             raise told(error, f"change namespace {client.namespace!r}") from error

@@ -20,7 +20,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from semel.codec import decoder_of
-from semel.contract.durations import parse_duration, spell
+from semel.contract.durations import format_duration, parse_duration
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate, parse_rate
 from semel.engine.protocol import QueueState
@@ -100,8 +100,8 @@ def _over(before: QueueSettings, wanted: QueueSettings) -> QueueSettings:
 
 def _dump(settings: QueueSettings) -> str:
     said: dict[str, Any] = {
-        "retention": settings.retention and spell(settings.retention),
-        "dedup_window": settings.dedup_window and spell(settings.dedup_window),
+        "retention": settings.retention and format_duration(settings.retention),
+        "dedup_window": settings.dedup_window and format_duration(settings.dedup_window),
         "rate_limit": settings.rate_limit and str(settings.rate_limit),
     }
     return msgspec.json.encode({name: value for name, value in said.items() if value is not None}).decode()

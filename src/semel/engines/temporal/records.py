@@ -26,7 +26,7 @@ from semel.engines.temporal import duplicates, ledger, transactions
 from semel.engines.temporal.worker_requests import Reservation, Settlement
 from semel.errors import ConfigError, EngineError, EngineUnavailable
 from semel.runtime.duplicates import CountRow, DuplicateCounter, warn_of_lost_counts
-from semel.runtime.retries import persistently
+from semel.runtime.retries import retry_unavailable
 
 log = logging.getLogger("semel.temporal")
 Lives = Callable[[Sequence[str]], Awaitable[set[str]]]
@@ -95,7 +95,7 @@ class Records:
     async def _find(self, kind: str, key: str) -> Row | None:
         try:
             store = await self._open()
-            return await persistently(store.run, ledger.by_key, self._namespace, kind, key)
+            return await retry_unavailable(store.run, ledger.by_key, self._namespace, kind, key)
         except EngineUnavailable as error:
             raise EngineUnavailable(
                 f"the records database does not answer, and {kind} key {key!r} has a window that is longer than the "
@@ -106,18 +106,18 @@ class Records:
     async def get(self, execution: str) -> Execution | None:
         """An execution of the ledger that has ended."""
         store = await self._open()
-        found = await persistently(store.run, ledger.by_execution, self._namespace, execution)
+        found = await retry_unavailable(store.run, ledger.by_execution, self._namespace, execution)
         return None if found is None else ledger.execution_of(found)
 
     async def outcome(self, execution: str) -> Outcome | None:
         """How an execution of the ledger ended. None: it has not, or is not in it."""
         store = await self._open()
-        return await persistently(store.run, ledger.outcome, self._namespace, execution)
+        return await retry_unavailable(store.run, ledger.outcome, self._namespace, execution)
 
     async def input_of(self, execution: str) -> bytes | None:
         """What an execution of the ledger was asked for with, while retention keeps it."""
         store = await self._open()
-        return await persistently(store.run, ledger.input_of, self._namespace, execution)
+        return await retry_unavailable(store.run, ledger.input_of, self._namespace, execution)
 
     async def reserve(self, wanted: Reservation) -> Prior:
         """Take a key for a run, before it does anything: the holder afterwards. Another id than its own: do not run.
@@ -125,7 +125,7 @@ class Records:
         May be repeated: who holds the key already holds it.
         """
         store = await self._open()
-        return await persistently(store.run, ledger.reserve, self._namespace, wanted)
+        return await retry_unavailable(store.run, ledger.reserve, self._namespace, wanted)
 
     async def settle(self, end: Settlement) -> bool:
         """Write down how a run ended, before the cluster hears of it. False: it holds no key, nothing was written.
@@ -133,7 +133,7 @@ class Records:
         May be repeated: the first one counts.
         """
         store = await self._open()
-        return await persistently(store.run, ledger.settle, self._namespace, end)
+        return await retry_unavailable(store.run, ledger.settle, self._namespace, end)
 
     # Transactions.
 
@@ -144,7 +144,7 @@ class Records:
         raises is raised here, and nothing is written. EngineUnavailable: ask again later.
         """
         store = await self._open()
-        value, error = await persistently(store.run, transactions.transact, self._namespace, execution, step, fn)
+        value, error = await retry_unavailable(store.run, transactions.transact, self._namespace, execution, step, fn)
         if error is not None:
             raise error
         return value

@@ -78,7 +78,7 @@ async def replay(
     begun = history.events[0].workflow_execution_started_event_attributes
     name = begun.workflow_type.name
     id_ = execution_id(begun.first_execution_run_id, history.workflow_id)
-    witness = Witness()
+    witness = ReplayRecorder()
     replayer = Replayer(
         workflows=[class_of(registry, registry[name], settings, coverage)],
         workflow_runner=runner(registry, DataConverter.default), namespace=namespace,
@@ -88,7 +88,7 @@ async def replay(
     return Again(_told(Replayed(id_, name, history.workflow_id), history, witness, failure), witness.host)
 
 
-def _told(one: Replayed, history: WorkflowHistory, witness: Witness, failure: Exception | None) -> Replayed:
+def _told(one: Replayed, history: WorkflowHistory, witness: ReplayRecorder, failure: Exception | None) -> Replayed:
     if (known := witness.mismatch) is not None:
         return replace(one, error=known.message, expected=known.expected, found=known.found, where=known.where)
     then, now = recorded(history), witness.deeds
@@ -131,7 +131,7 @@ async def history_of(client: Client, seen: Seen) -> WorkflowHistory:
     return history
 
 
-def _other_deeds(then: Sequence[Deed], now: Sequence[Deed]) -> tuple[str, str]:
+def _other_deeds(then: Sequence[IssuedCommand], now: Sequence[IssuedCommand]) -> tuple[str, str]:
     """The first thing that is on one side only, for each side."""
     done, said = {(d.kind, d.id) for d in now}, {(d.kind, d.id) for d in then}
     expected = next((d for d in then if (d.kind, d.id) not in done), None)
@@ -139,9 +139,9 @@ def _other_deeds(then: Sequence[Deed], now: Sequence[Deed]) -> tuple[str, str]:
     return str(expected or "nothing more"), str(found or "nothing more")
 
 
-def _other_inputs(then: Iterable[Deed], now: Iterable[Deed]) -> tuple[str, str]:
+def _other_inputs(then: Iterable[IssuedCommand], now: Iterable[IssuedCommand]) -> tuple[str, str]:
     """The first thing that is asked for with something else than before. What comes after the history is new."""
-    done: defaultdict[tuple[str, str], list[Deed]] = defaultdict(list)
+    done: defaultdict[tuple[str, str], list[IssuedCommand]] = defaultdict(list)
     for deed in now:
         done[deed.kind, deed.id].append(deed)
     for deed in then:
@@ -174,7 +174,7 @@ def _holds(now: Any, then: Any) -> bool:
     return bool(now == then)
 
 
-def _with_input(deed: Deed) -> str:
+def _with_input(deed: IssuedCommand) -> str:
     shown = ", ".join(data.decode(errors="replace") for data in deed.input)
     return f"{deed} with {shown if len(shown) <= SHOWN else shown[:SHOWN] + '…'}"
 
@@ -186,7 +186,7 @@ task queue, which no replay knows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class IssuedCommand:
     """One thing that was asked for. `kind` and `id` say which, `input` with what."""
 
     kind: str
@@ -206,39 +206,41 @@ class Deed:
                 return f"{self.kind} {self.name!r}"
 
 
-def recorded(history: WorkflowHistory) -> list[Deed]:
+def recorded(history: WorkflowHistory) -> list[IssuedCommand]:
     """What a history says was asked for, in its order."""
     return [deed for event in history.events if (deed := _recorded(event)) is not None]
 
 
-def _recorded(event: HistoryEvent) -> Deed | None:
+def _recorded(event: HistoryEvent) -> IssuedCommand | None:
     match event.WhichOneof("attributes"):
         case "activity_task_scheduled_event_attributes":
             task = event.activity_task_scheduled_event_attributes
             input_ = _data(task.input.payloads) if task.activity_type.name not in OWN_WORDS else ()
-            return Deed("task", task.activity_id, task.activity_type.name, input_)
+            return IssuedCommand("task", task.activity_id, task.activity_type.name, input_)
         case "marker_recorded_event_attributes":
             return _step(event)
         case "start_child_workflow_execution_initiated_event_attributes":
             child = event.start_child_workflow_execution_initiated_event_attributes
-            return Deed("workflow", child.workflow_id, child.workflow_type.name, _data(child.input.payloads))
+            return IssuedCommand("workflow", child.workflow_id, child.workflow_type.name, _data(child.input.payloads))
         case "signal_external_workflow_execution_initiated_event_attributes":
             sent = event.signal_external_workflow_execution_initiated_event_attributes
-            return Deed("signal", sent.workflow_execution.workflow_id, sent.signal_name, _data(sent.input.payloads))
+            return IssuedCommand(
+                "signal", sent.workflow_execution.workflow_id, sent.signal_name, _data(sent.input.payloads)
+            )
         case "workflow_execution_continued_as_new_event_attributes":
             again = event.workflow_execution_continued_as_new_event_attributes
-            return Deed("continuing as new", "", again.workflow_type.name, _data(again.input.payloads))
+            return IssuedCommand("continuing as new", "", again.workflow_type.name, _data(again.input.payloads))
         case _:
             return None
 
 
-def _step(event: HistoryEvent) -> Deed | None:
+def _step(event: HistoryEvent) -> IssuedCommand | None:
     """A step, from the marker that its result is in. Its input is in no history, but its id tells inputs apart."""
     marker = event.marker_recorded_event_attributes
     if marker.marker_name != "core_local_activity":
         return None
     about = msgspec.json.decode(marker.details["data"].payloads[0].data)
-    return Deed("step", about["activity_id"], about["activity_type"])
+    return IssuedCommand("step", about["activity_id"], about["activity_type"])
 
 
 def _data(payloads: Sequence[Payload]) -> tuple[bytes, ...]:
@@ -250,11 +252,11 @@ def _given(args: Sequence[Any]) -> tuple[bytes, ...]:
 
 
 @dataclass(slots=True)
-class Witness:
+class ReplayRecorder:
     """Watches one replay: who ran, and what the code asked for."""
 
     host: FlowHost | None = None
-    deeds: list[Deed] = field(default_factory=list)
+    deeds: list[IssuedCommand] = field(default_factory=list)
     mismatch: NonDeterminism | None = None
     """What Semel itself found out, by the journal in the history."""
 
@@ -264,11 +266,11 @@ class Witness:
 
     def saw(self, kind: str, id: str, name: str, args: Sequence[Any] = ()) -> None:
         """The code asks for this."""
-        self.deeds.append(Deed(kind, id, name, _given(args)))
+        self.deeds.append(IssuedCommand(kind, id, name, _given(args)))
 
 
 class _Watching(Interceptor):
-    def __init__(self, witness: Witness) -> None:
+    def __init__(self, witness: ReplayRecorder) -> None:
         self._witness = witness
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
@@ -276,7 +278,7 @@ class _Watching(Interceptor):
 
 
 class _Inbound(WorkflowInboundInterceptor):
-    witness: Witness
+    witness: ReplayRecorder
 
     def init(self, outbound: WorkflowOutboundInterceptor) -> None:
         super().init(_Outbound(outbound, self.witness))
@@ -291,7 +293,7 @@ class _Inbound(WorkflowInboundInterceptor):
 
 
 class _Outbound(WorkflowOutboundInterceptor):
-    def __init__(self, next: WorkflowOutboundInterceptor, witness: Witness) -> None:
+    def __init__(self, next: WorkflowOutboundInterceptor, witness: ReplayRecorder) -> None:
         super().__init__(next)
         self._witness = witness
 

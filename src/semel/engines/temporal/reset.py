@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Raw, structs
 from temporalio.client import Client
 
-from semel.engine.protocol import Past
+from semel.engine.protocol import RecordedRun
 from semel.engines.temporal import carryover, entity_history, run_history
-from semel.engines.temporal.carryover import Carried, Heir, Inheritance
+from semel.engines.temporal.carryover import Carried, ForkPoint, Inheritance
 from semel.engines.temporal.executions import Reader, Seen
 from semel.engines.temporal.memo import PUBLISHED, RESET
 from semel.engines.temporal.names import execution_id
@@ -25,7 +25,7 @@ from semel.flow.fork import fork
 _HEIR: Final = uuid.UUID("5e3e1a51-0000-5000-8000-68656972734c")
 
 
-async def past(client: Client, reader: Reader, seen: Seen, *, whole: bool = True) -> Past:
+async def past(client: Client, reader: Reader, seen: Seen, *, whole: bool = True) -> RecordedRun:
     """What happened to a workflow since it last continued as new, as its history says: no code is needed for it.
 
     Of an entity there is its state, and no journal of a message that is under way: NotFound, if the `whole` of it is
@@ -45,12 +45,12 @@ async def past(client: Client, reader: Reader, seen: Seen, *, whole: bool = True
                 f"entity {card.key!r} is in the middle of a message, and the journal of that is Temporal's own. Look "
                 f"again when it rests, use semel replay, or: temporal workflow show -w {execution.workflow_id}"
             )
-        return Past(
+        return RecordedRun(
             seen.id, card.name, card.key or execution.workflow_id, client.namespace, seen.info.task_queue,
             card.generation, seen.id, card.parent, b"{}", state, kind="entity",
         )  # fmt: skip
     told = await run_history.read(reader, execution.workflow_id, execution.run_id)
-    return Past(
+    return RecordedRun(
         seen.id, card.name, card.key or execution.workflow_id, client.namespace, seen.info.task_queue, card.generation,
         told.carried.seed or seen.id, card.parent, told.input, told.snapshot, told.first.base, told.commits(),
         card.kind,
@@ -70,7 +70,7 @@ async def reset(client: Client, reader: Reader, starter: Starter, id: str, commi
     await _refuse(reader, seen, now)
     before = await past(client, reader, seen)
     fork(before, commit)
-    carried = Carried(seed=before.seed, heir=Heir(execution.run_id, commit))
+    carried = Carried(seed=before.seed, heir=ForkPoint(execution.run_id, commit))
     published = {name: value for name, value in seen.memo.items() if name.startswith(PUBLISHED)}
     memo = {RESET: True} | {name: memo_value(msgspec.json.encode(value)) for name, value in published.items()}
     # No request asked for it: what did is sent again to the execution that it began.
@@ -115,8 +115,8 @@ async def inheritance(reader: Reader, id: str, run: str, commit: int) -> Inherit
     )  # fmt: skip
 
 
-def _as_past(told: Chronicle, id: str) -> Past:
-    return Past(id, "", id, "", "", 0, "", None, told.input, told.snapshot, told.first.base, told.commits())
+def _as_past(told: Chronicle, id: str) -> RecordedRun:
+    return RecordedRun(id, "", id, "", "", 0, "", None, told.input, told.snapshot, told.first.base, told.commits())
 
 
 async def heir_of(reader: Reader, id: str) -> str | None:

@@ -11,7 +11,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
 
-from semel.contract.retention import Fate, Keeping, fate
+from semel.contract.retention import Retention, RetentionAction, retention_action
 from semel.engines.temporal.calls import call_or_none
 from semel.engines.temporal.executions import Reader, Seen
 from semel.engines.temporal.lists import quoted
@@ -50,7 +50,10 @@ async def clean(client: Client, reader: Reader, now: datetime) -> int:
 
 def _over(seen: Seen, now: datetime) -> bool:
     card = seen.card
-    return fate(Keeping(card.kept, card.held), seen.closed_at, card.key is not None, now) is Fate.FORGET
+    return (
+        retention_action(Retention(card.kept, card.held), seen.closed_at, card.key is not None, now)
+        is RetentionAction.FORGET
+    )
 
 
 async def _is_asked_for(reader: Reader, seen: Seen, parents: dict[str, bool]) -> bool:

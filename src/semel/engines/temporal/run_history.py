@@ -18,7 +18,7 @@ from semel.engines.temporal.inside.commands import CLOSED
 from semel.engines.temporal.inside.journal import filled
 from semel.engines.temporal.names import execution_id, workflow_id
 from semel.engines.temporal.payloads import bytes_of
-from semel.engines.temporal.worker_requests import FORK, START, STEP, Made, read_made, read_told, request_id_of
+from semel.engines.temporal.worker_requests import FORK, START, STEP, StepResult, read_made, read_told, request_id_of
 from semel.errors import NotDecodable
 from semel.flow import entries
 from semel.flow.entries import NOTHING, Signalled, raw, stored
@@ -165,7 +165,7 @@ async def _tell_of_child(told: Chronicle, reader: Reader, event: HistoryEvent) -
         told.children.pop(getattr(event, _ENDED[event.event_type]).initiated_event_id, None)
 
 
-async def made_in(reader: Reader, event: HistoryEvent) -> Made | None:
+async def made_in(reader: Reader, event: HistoryEvent) -> StepResult | None:
     """What a local activity of Semel's left in history."""
     marker = event.marker_recorded_event_attributes
     if marker.marker_name != "core_local_activity" or "result" not in marker.details:

@@ -17,7 +17,7 @@ from semel.engine import conflicts
 from semel.engine.outcomes import describe
 from semel.engine.start_request import StartRequest
 from semel.engines.temporal import carryover, steps
-from semel.engines.temporal.activities import Interruptible, Runner
+from semel.engines.temporal.activities import CancelGroup, Runner
 from semel.engines.temporal.cluster import Cluster
 from semel.engines.temporal.inside.key_reservation import RESERVE, SETTLE, held_by, read_ending, read_taking
 from semel.engines.temporal.payloads import unwrap, wrap
@@ -29,8 +29,8 @@ from semel.engines.temporal.worker_requests import (
     OUTCOME,
     START,
     STEP,
-    Made,
-    Told,
+    ActivityAnswer,
+    StepResult,
     read_heirloom,
     request_id_of,
 )
@@ -80,22 +80,22 @@ class Service:
             admission = await self._cluster.start(start)
         except (ConfigError, InputError) as error:  # for the code that asked: trying again would not help
             refused = ErrorInfo(f"semel.{type(error).__name__}", error.message)
-            return wrap(msgspec.json.encode(Told(refused=refused)))
+            return wrap(msgspec.json.encode(ActivityAnswer(refused=refused)))
         if isinstance(admission.decision, Refuse):
             return wrap(msgspec.json.encode(await self._refusal(start, admission.decision)))
         begun = isinstance(admission.decision, Admit)
         if begun and start.on_parent_close is not None:
             await self._cluster.close_orphan(admission.id, start.parent or "", start.on_parent_close)
-        return wrap(msgspec.json.encode(Told(admission.id, begun=begun)))
+        return wrap(msgspec.json.encode(ActivityAnswer(admission.id, begun=begun)))
 
-    async def _refusal(self, start: StartRequest, refuse: Refuse) -> Told:
+    async def _refusal(self, start: StartRequest, refuse: Refuse) -> ActivityAnswer:
         prior, reason = refuse.prior, refuse.reason
         known = await self._cluster.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None
         error = conflicts.conflict(
             start.key or "", start.options.name, prior, reason, known, start.payload, start.shape
         )
         refused = ErrorInfo("semel.KeyConflict", error.message)
-        return Told(prior.id, output=raw(conflicts.dump(error)), refused=refused)
+        return ActivityAnswer(prior.id, output=raw(conflicts.dump(error)), refused=refused)
 
     async def reserve(self, data: bytes) -> RawValue:
         """Take a key in the ledger; of another one that holds it, how it ended."""
@@ -127,7 +127,7 @@ class Service:
             if heir is None:
                 break
             id_ = heir
-        return wrap(msgspec.json.encode(Told(id_, found.status.value, raw(found.output), found.error)))
+        return wrap(msgspec.json.encode(ActivityAnswer(id_, found.status.value, raw(found.output), found.error)))
 
     async def inherit(self, data: bytes) -> RawValue:
         """What an entity knows of the one that has ended under its key."""
@@ -152,12 +152,12 @@ class Service:
         if place.look is not None:
             info = activity.info()
             moments = await self._cluster.moments(info.workflow_id or "", info.workflow_run_id or "", place.look)
-            return wrap(msgspec.json.encode(Made(moments=moments)))
+            return wrap(msgspec.json.encode(StepResult(moments=moments)))
         if not place.number:
-            return wrap(msgspec.json.encode(Made(row=place.row)))
+            return wrap(msgspec.json.encode(StepResult(row=place.row)))
         command, who = _left(place)
         ended = await (self._step if command.kind is Kind.STEP else self._transaction)(command, who)
-        made = Made(
+        made = StepResult(
             place.number,
             steps.ended(place.room),
             ended.status.value,
@@ -192,7 +192,7 @@ class Service:
         return StepOutcome(Status.COMPLETED, output)
 
 
-def _activity(name: str, method: Callable[[bytes], Any], among: Interruptible) -> Callable[..., Any]:
+def _activity(name: str, method: Callable[[bytes], Any], among: CancelGroup) -> Callable[..., Any]:
     async def call(ask: RawValue) -> RawValue:
         with among:
             found: RawValue = await method(unwrap(ask) or b"{}")

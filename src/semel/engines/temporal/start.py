@@ -32,7 +32,7 @@ from semel.engines.temporal.executions import Reader, Seen, prior_of
 from semel.engines.temporal.foreign_workflows import given_of, inputs_of
 from semel.engines.temporal.inside.attempts import priority_of
 from semel.engines.temporal.lists import quoted
-from semel.engines.temporal.memo import Card, card_of, marks, to_memo
+from semel.engines.temporal.memo import ExecutionMemo, card_of, marks, to_memo
 from semel.engines.temporal.names import ATTRIBUTES, TASK, execution_id, split, workflow_id
 from semel.engines.temporal.payloads import wrap
 from semel.errors import EngineUnavailable
@@ -86,11 +86,11 @@ class Starter:
             run = await self.follow(
                 id_, request.options.queue, request.payload, card, seen, prior.status, decision.generation
             )
-            if run is not None and await self._came_of(id_, run, request.id):
+            if run is not None and await self._is_our_run(id_, run, request.id):
                 return Admission(execution_id(run, id_), decision)
         raise EngineUnavailable(f"key {request.key!r} changes hands too quickly: try again.")
 
-    def _card(self, request: StartRequest, *, ledger: bool) -> Card:
+    def _card(self, request: StartRequest, *, ledger: bool) -> ExecutionMemo:
         card = card_of(request, self._now())
         return structs.replace(card, asked=request.id, ledger=ledger)
 
@@ -100,7 +100,7 @@ class Starter:
         if seen is not None and seen.live and seen.card.parent not in (None, request.parent) and not seen.shared:
             await self._join(seen, request, self._card(request, ledger=True))
 
-    async def _join(self, seen: Seen, request: StartRequest, card: Card) -> bool:
+    async def _join(self, seen: Seen, request: StartRequest, card: ExecutionMemo) -> bool:
         """Leave word that others want it too, since the workflow that asked for it may stop wanting it.
 
         The word is a request under its id that changes nothing: one for all who join, and kept with the run. False: it
@@ -125,13 +125,13 @@ class Starter:
         inputs = await self._reader.inputs(id_, seen.first_run)
         return fingerprint(seen.card.name, given_of(inputs, foreign=request.options.foreign))
 
-    async def _came_of(self, id: str, run: str, asked: str) -> bool:
+    async def _is_our_run(self, id: str, run: str, asked: str) -> bool:
         """Is a run that follows another one ours? It is given to all who raced for it, maybe with other input."""
         seen = await self._reader.describe(id, run)
         return seen is not None and seen.card.asked == asked
 
     async def follow(
-        self, id: str, queue: str, payload: bytes, card: Card, ended: Seen, how: Status, generation: int
+        self, id: str, queue: str, payload: bytes, card: ExecutionMemo, ended: Seen, how: Status, generation: int
     ) -> str | None:
         """Start after an execution that has ended. Whoever else follows the same one gets the same run."""
         after = successor_card(card, ended.card, ended.id, generation)
@@ -139,7 +139,7 @@ class Starter:
         return await self.launch(id, queue, payload, after, str(same), after=how)
 
     async def launch(
-        self, id: str, queue: str, payload: bytes, card: Card, request_id: str, *, after: Status | None = None,
+        self, id: str, queue: str, payload: bytes, card: ExecutionMemo, request_id: str, *, after: Status | None = None,
         carried: bytes | None = None, memo: Mapping[str, Any] = NO_MEMO, joins: bool = False,
     ) -> str | None:  # fmt: skip
         """The run that it started; None: the id is taken. Asked again with one `request_id`, the answer is the same.
@@ -194,7 +194,7 @@ def _policy(after: Status | None) -> WorkflowIdReusePolicy.ValueType:
     return WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
 
 
-def indexed(card: Card) -> SearchAttributes:
+def indexed(card: ExecutionMemo) -> SearchAttributes:
     """The search attributes that an execution begins with."""
     return _indexed(tuple(marks(card)))
 
@@ -217,7 +217,7 @@ MOST_PAGES: Final = 16
 """Executions, each with its tags, that are read before a request is taken to be new: 4,096 requests back, or more."""
 
 
-def successor_card(card: Card, holder: Card, holder_id: str, generation: int) -> Card:
+def successor_card(card: ExecutionMemo, holder: ExecutionMemo, holder_id: str, generation: int) -> ExecutionMemo:
     """The card of an execution that follows the `holder` of its key."""
     card = structs.replace(card, generation=generation, previous=holder_id)
     if card.kind == "entity":  # begun by messages, which have keys of their own
@@ -254,12 +254,12 @@ def tag_of(request_id: str) -> str:
     return base64.b64encode(hashlib.sha256(request_id.encode()).digest()[:3]).decode()
 
 
-def _has_tag(card: Card, request_id: str) -> bool:
+def _has_tag(card: ExecutionMemo, request_id: str) -> bool:
     tag = tag_of(request_id)
     return any(card.earlier[at : at + TAG] == tag for at in range(0, len(card.earlier), TAG))
 
 
-def _beyond(card: Card) -> str | None:
+def _beyond(card: ExecutionMemo) -> str | None:
     """The newest execution before this one whose request its tags do not tell; older releases wrote no tags."""
     return card.beyond if card.earlier or card.beyond else card.previous
 

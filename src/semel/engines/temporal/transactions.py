@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from semel.engines.journal.script import Ask, Each, Line, Row, Script, Work, procedure
+from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, Work, procedure
 
 DAY: Final = 86_400_000_000
 """Microseconds until it is asked whether anybody may still want to know."""
@@ -15,7 +15,7 @@ Did = tuple[bytes | None, BaseException | None]
 """What the function gave, now or earlier; or what it raised, and then nothing was written."""
 
 
-@procedure(Line.SETTLE)
+@procedure(ConnectionRole.SETTLE)
 def transact(namespace: str, execution: str, step: str, do: Callable[[Any], bytes | None]) -> Script[Did]:
     """Run `do(tx)`, unless it was run under this step before; then give what it gave.
 
@@ -23,26 +23,26 @@ def transact(namespace: str, execution: str, step: str, do: Callable[[Any], byte
     given, not raised: raised, it would be taken for one of the database's, or undo what is committed beside it.
     """
     where = (namespace, execution, step)
-    if not (yield Ask("begin_record_transaction", (*where, DAY))):
-        found = yield Ask("record_transaction", where)
+    if not (yield SqlQuery("begin_record_transaction", (*where, DAY))):
+        found = yield SqlQuery("record_transaction", where)
         output = found[0][0]
         return None if output is None else bytes(output), None
     value, error = (yield Work("transaction", do))[0]
     if error is not None:
-        yield Ask("undo_record_transaction", where)
+        yield SqlQuery("undo_record_transaction", where)
         return None, error
-    yield Ask("end_record_transaction", (*where, value))
+    yield SqlQuery("end_record_transaction", (*where, value))
     return value, None
 
 
-@procedure(Line.CONTROL, atomic=True)
+@procedure(ConnectionRole.CONTROL, atomic=True)
 def due(namespace: str) -> Script[list[str]]:
     """Executions whose functions ran a while ago, with repeats; the rows are put off."""
-    return [row[0] for row in (yield Ask("due_record_transactions", (namespace, AT_ONCE, DAY)))]
+    return [row[0] for row in (yield SqlQuery("due_record_transactions", (namespace, AT_ONCE, DAY)))]
 
 
-@procedure(Line.CONTROL, atomic=True)
+@procedure(ConnectionRole.CONTROL, atomic=True)
 def forget(namespace: str, executions: list[str]) -> Script[None]:
     """These have ended, and ask for nothing any more."""
     rows: list[Row] = [(execution,) for execution in executions]
-    yield Each("forget_record_transactions", rows, (namespace,))
+    yield SqlBatch("forget_record_transactions", rows, (namespace,))

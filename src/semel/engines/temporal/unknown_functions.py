@@ -45,7 +45,7 @@ from semel.engine.failure_log import log_failure
 from semel.engine.protocol import WorkerState
 from semel.engines.temporal import workers
 from semel.engines.temporal.inside.attempts import UNKNOWN
-from semel.engines.temporal.memo import MEMO, Card
+from semel.engines.temporal.memo import MEMO, ExecutionMemo
 from semel.engines.temporal.parking import POKE
 from semel.engines.temporal.payloads import bytes_of
 from semel.errors import EngineError
@@ -69,7 +69,7 @@ MOST_WARNED: Final = 1000
 STARTED: Final = PendingWorkflowTaskState.PENDING_WORKFLOW_TASK_STATE_STARTED
 CAUSE: Final = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_WORKER_UNHANDLED_FAILURE
 
-_read_card: Final = decoder_of(Card).decode
+_read_card: Final = decoder_of(ExecutionMemo).decode
 
 
 class _Held(Struct, frozen=True):
@@ -145,11 +145,11 @@ class UnknownWork:
             self._workers = None
         self._workers_until = time.monotonic() + WORKERS_EVERY
 
-    def refuse(self, info: Info, card: Card) -> None:
+    def refuse(self, info: Info, card: ExecutionMemo) -> None:
         """A workflow task is about to be failed. Called by the thread that runs workflow code."""
         asyncio.run_coroutine_threadsafe(self._look(info, card), self._event_loop).result(LOOK_WITHIN)
 
-    async def _look(self, info: Info, card: Card) -> None:
+    async def _look(self, info: Info, card: ExecutionMemo) -> None:
         self.warn(card.kind, card.name, info.task_queue)
         execution = WorkflowExecution(workflow_id=info.workflow_id, run_id=info.run_id)
         ours, service = self._client.namespace, self._client.workflow_service
@@ -237,7 +237,7 @@ class UnknownRunner(UnsandboxedWorkflowRunner):
         return _Refused(self._work, det.info, card)
 
 
-def _card_in(info: Info) -> Card | None:
+def _card_in(info: Info) -> ExecutionMemo | None:
     try:
         data = bytes_of(info.raw_memo[MEMO])
         return None if data is None else _read_card(data)
@@ -248,7 +248,7 @@ def _card_in(info: Info) -> Card | None:
 class _Refused(WorkflowInstance):
     """A workflow whose function is not here."""
 
-    def __init__(self, work: UnknownWork, info: Info, card: Card | None) -> None:
+    def __init__(self, work: UnknownWork, info: Info, card: ExecutionMemo | None) -> None:
         self._work = work
         self._info = info
         self._card = card

@@ -32,7 +32,7 @@ Temporal compares names when it replays, and Semel can say more of what differs.
 INHERIT: Final = "semel:inherit"
 
 
-class Heirloom(Struct, frozen=True):
+class ForkRequest(Struct, frozen=True):
     """What an heir asks for: the past of another run of its workflow, up to a row."""
 
     id: str
@@ -40,7 +40,7 @@ class Heirloom(Struct, frozen=True):
     commit: int
 
 
-class Told(Struct, frozen=True, omit_defaults=True):
+class ActivityAnswer(Struct, frozen=True, omit_defaults=True):
     """The answer."""
 
     id: str = ""
@@ -56,7 +56,7 @@ class Told(Struct, frozen=True, omit_defaults=True):
         return Ended(Status(self.status), stored(self.output), self.error)
 
 
-class Made(Struct, frozen=True, array_like=True, omit_defaults=True):
+class StepResult(Struct, frozen=True, array_like=True, omit_defaults=True):
     """What a local activity leaves in history: the answer to a step, and the row of the journal that asked for it."""
 
     number: int = 0
@@ -80,17 +80,17 @@ def request_id_of(run: str, activity: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run}/{activity}"))
 
 
-read_heirloom: Final = decoder_of(Heirloom).decode
-read_made: Final = decoder_of(Made).decode
-read_told: Final = decoder_of(Told).decode
+read_heirloom: Final = decoder_of(ForkRequest).decode
+read_made: Final = decoder_of(StepResult).decode
+read_told: Final = decoder_of(ActivityAnswer).decode
 
 
-def made_of(value: RawValue) -> Made:
+def made_of(value: RawValue) -> StepResult:
     """The same from a payload."""
     return read_made(unwrap(value) or b"[]")
 
 
-def told_of(value: RawValue) -> Told:
+def told_of(value: RawValue) -> ActivityAnswer:
     """The answer in a payload."""
     return read_told(unwrap(value) or b"{}")
 

@@ -40,7 +40,7 @@ ELSEWHERE: Final = 1.0
 """Seconds until a task is offered again that was offered to a worker without it."""
 
 
-class Slip(Struct, frozen=True, omit_defaults=True):
+class AttemptInfo(Struct, frozen=True, omit_defaults=True):
     """What an activity is told of the execution that it is an attempt of."""
 
     id: str
@@ -66,14 +66,14 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
     """False: its worker stopped, or could not decode its input, and nothing is known of the task itself."""
 
 
-read_slip: Final = decoder_of(Slip).decode
+read_slip: Final = decoder_of(AttemptInfo).decode
 _to_verdict: Final = converter_of(Verdict)
 
 
 async def attempts(
-    clock: Clock, name: str, queue: str, input: bytes, slip: Callable[[int], Slip], *, max_attempts: int,
+    clock: Clock, name: str, queue: str, input: bytes, slip: Callable[[int], AttemptInfo], *, max_attempts: int,
     lease: timedelta, priority: int, tell: Callable[[int, ErrorInfo | None, int], None] = lambda *_: None,
-    mark: str | None = None, lost: Callable[[Slip, Verdict], None] = lambda *_: None,
+    mark: str | None = None, lost: Callable[[AttemptInfo, Verdict], None] = lambda *_: None,
 ) -> Ended:  # fmt: skip
     """Run a task to its end. Cancelled: so is the activity.
 

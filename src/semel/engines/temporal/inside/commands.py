@@ -30,12 +30,22 @@ from semel.engine.start_request import StartRequest
 from semel.engines.temporal import steps
 from semel.engines.temporal.arrivals import Look, Moment, activity_source, child_source
 from semel.engines.temporal.failures import ended_of
-from semel.engines.temporal.inside.attempts import FOR_EVER, Slip, attempts, priority_of
+from semel.engines.temporal.inside.attempts import FOR_EVER, AttemptInfo, attempts, priority_of
 from semel.engines.temporal.inside.events import report_lost
 from semel.engines.temporal.memo import card_of, to_memo
 from semel.engines.temporal.names import TASK, attributes_of, execution_id, split, workflow_id
 from semel.engines.temporal.payloads import unwrap, wrap
-from semel.engines.temporal.worker_requests import ASKED, CLOSE, OUTCOME, START, STEP, Made, Told, made_of, told_of
+from semel.engines.temporal.worker_requests import (
+    ASKED,
+    CLOSE,
+    OUTCOME,
+    START,
+    STEP,
+    ActivityAnswer,
+    StepResult,
+    made_of,
+    told_of,
+)
 from semel.flow.commands import Command, Kind
 from semel.flow.entries import NOTHING, Resolved, raw, stored
 from semel.flow.instance import Instance
@@ -96,7 +106,7 @@ class Commands:
         """The events of history that bring the answers to commands, where that is known; see `arrivals`."""
         self._running: set[int] = set()
         """Steps without an answer."""
-        self._made: list[tuple[int, int, Made]] = []
+        self._made: list[tuple[int, int, StepResult]] = []
         """Answers of steps that the code has not heard of: a heap, first the one that came first."""
         self._heard = 0
         """The last one that it has heard of."""
@@ -239,8 +249,8 @@ class Commands:
         id_ = f"{who.id}#{command.number}"
         self._sources[command.number] = activity_source(marked(command))
 
-        def slip(attempt: int) -> Slip:
-            return Slip(id_, options.name, None, attempt, options.max_attempts, 0, start.root, who.id)
+        def slip(attempt: int) -> AttemptInfo:
+            return AttemptInfo(id_, options.name, None, attempt, options.max_attempts, 0, start.root, who.id)
 
         ended = await attempts(
             self._host.clock, options.name, options.queue, start.payload, slip, max_attempts=options.max_attempts,
@@ -327,7 +337,7 @@ class Commands:
             return await self._end_for(command)
         return _resolved(command, await self._outcome(found.id, command), found.id)
 
-    async def _ask_to_start(self, command: Command, start: StartRequest) -> Told:
+    async def _ask_to_start(self, command: Command, start: StartRequest) -> ActivityAnswer:
         """Start what cannot be a child, since there was another one under its key."""
         on_close = None if command.on_close == "abandon" else command.on_close
         found = told_of(await self._bridge(START, self._request(start, on_close)))
@@ -403,7 +413,7 @@ class Commands:
         heapq.heappush(self._made, (made.order, number, made))
         self._host.made(made, row)
 
-    async def _local(self, place: steps.Place) -> Made:
+    async def _local(self, place: steps.Place) -> StepResult:
         return made_of(
             await workflow.execute_local_activity(
                 STEP, wrap(msgspec.json.encode(place)), result_type=RawValue, start_to_close_timeout=FOR_EVER,

@@ -17,10 +17,10 @@ from semel.codec import decoder_of
 from semel.contract.lifecycle import Status
 from semel.define.entity import Entity
 from semel.engines.temporal.entity_carryover import Packed, Row, pack, unpack
-from semel.engines.temporal.entity_turns import Shelf, read, rests, row_of, written
+from semel.engines.temporal.entity_turns import AnsweredKeys, read, rests, row_of, written
 from semel.engines.temporal.inside.commands import Commands
 from semel.engines.temporal.inside.host import FlowHost, Patching, warn_of_conflicts
-from semel.engines.temporal.inside.message_counts import Tally
+from semel.engines.temporal.inside.message_counts import MessageCounts
 from semel.engines.temporal.inside.task import memo_of_this
 from semel.engines.temporal.memo import FAILED_MESSAGES
 from semel.engines.temporal.names import ATTRIBUTES, attributes_of
@@ -45,7 +45,7 @@ MAIL_BYTES: Final = 400_000
 """Messages that wait are carried too. While there are more bytes of them they are handled first."""
 
 
-class Letter(Struct, array_like=True, frozen=True):
+class EntityMessage(Struct, array_like=True, frozen=True):
     """A message on its way: `at` is when it was sent, since it may wait for long until there is a worker."""
 
     name: str
@@ -54,7 +54,7 @@ class Letter(Struct, array_like=True, frozen=True):
     at: int
 
 
-read_letters: Final = decoder_of(list[Letter]).decode
+read_letters: Final = decoder_of(list[EntityMessage]).decode
 
 
 class _Actor(Patching, Actor):
@@ -71,7 +71,7 @@ class EntityHost(FlowHost):
     def __init__(self, entity: Entity[Any], settings: Settings) -> None:
         super().__init__(replace(settings, max_payload=min(settings.max_payload, STATE_BYTES)))
         self._entity = entity
-        self._shelf = Shelf()
+        self._shelf = AnsweredKeys()
         self._last = Snapshot(b"{}")
         """What it was when it last rested."""
         self._fresh: Snapshot | None = None
@@ -109,7 +109,7 @@ class EntityHost(FlowHost):
         return unwrap(found)
 
     async def _instance(self, input: bytes, carried: bytes | None) -> Instance:
-        self._who, self._tally = self._identity(input), Tally()
+        self._who, self._tally = self._identity(input), MessageCounts()
         carried = await self._taken_over(carried)
         if carried is not None:
             taken = unpack(carried)

@@ -7,7 +7,7 @@ from temporalio import workflow
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.define.context import Running
-from semel.engines.temporal.inside.attempts import Slip, Verdict
+from semel.engines.temporal.inside.attempts import AttemptInfo, Verdict
 from semel.flow.instance import Instance
 from semel.flow.turn import Identity, Turn
 from semel.runtime.events import FromThreads
@@ -31,7 +31,7 @@ def report_parked(events: FromThreads | None, kind: str, who: Identity, error: B
         events.call(events.events.flow_parked, kind, who, info)
 
 
-def report_lost(events: FromThreads | None, queue: str, slip: Slip, verdict: Verdict) -> None:
+def report_lost(events: FromThreads | None, queue: str, slip: AttemptInfo, verdict: Verdict) -> None:
     """Tell of an attempt whose worker died, which nobody else can tell of."""
     if events is None or workflow.unsafe.is_replaying():
         return

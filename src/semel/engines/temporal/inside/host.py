@@ -23,20 +23,20 @@ from semel.contract.records import MessageConflict
 from semel.define.workflow import Workflow
 from semel.engines.temporal import carryover, parking
 from semel.engines.temporal.arrivals import CANCEL, Incoming, Look, signal_source, sort_arrivals
-from semel.engines.temporal.carryover import Carried, Heir, Inheritance
+from semel.engines.temporal.carryover import Carried, ForkPoint, Inheritance
 from semel.engines.temporal.coverage import Coverage
 from semel.engines.temporal.inside.clock import Clock
 from semel.engines.temporal.inside.commands import Commands, bridge
 from semel.engines.temporal.inside.events import report_parked, report_turn
 from semel.engines.temporal.inside.journal import Journal, adopt, began_with, row_of
 from semel.engines.temporal.inside.key_reservation import reserved, settled
-from semel.engines.temporal.inside.message_counts import Tally
+from semel.engines.temporal.inside.message_counts import MessageCounts
 from semel.engines.temporal.inside.sandbox_errors import park_refusals
 from semel.engines.temporal.inside.task import card_of_this, memo_of_this
-from semel.engines.temporal.memo import BEGUN, PUBLISHED, Card
+from semel.engines.temporal.memo import BEGUN, PUBLISHED, ExecutionMemo
 from semel.engines.temporal.names import ATTRIBUTES, attributes_of, execution_id
 from semel.engines.temporal.payloads import conclude, memo_value, unwrap, wrap
-from semel.engines.temporal.worker_requests import FORK, Heirloom, Made
+from semel.engines.temporal.worker_requests import FORK, ForkRequest, StepResult
 from semel.errors import Forbidden, NonDeterminism
 from semel.flow import entries, snapshot
 from semel.flow.commands import IN_PLACE, Command, Kind
@@ -128,7 +128,7 @@ class FlowHost(ABC):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.clock = Clock()
-        self.card = Card("workflow", "")
+        self.card = ExecutionMemo("workflow", "")
         self._arrivals: list[Incoming] = []
         self._came = 0
         self._signals: dict[str, int] = {}
@@ -155,7 +155,7 @@ class FlowHost(ABC):
         self._signals[name] = self._signals.get(name, 0) + 1
         return signal_source(name, self._signals[name])
 
-    def made(self, made: Made, row: bytes | None) -> None:
+    def made(self, made: StepResult, row: bytes | None) -> None:
         """A step has its answer. The row of the journal that asked for it is there too, if it went along."""
         if self.journal is not None:
             try:
@@ -392,11 +392,11 @@ class WorkflowHost(FlowHost):
     def _count_conflicts(self, conflicts: Sequence[MessageConflict]) -> None:
         # Histories from before have no such command: Temporal would miss it when it replays them.
         if conflicts and workflow.patched(CONFLICTS):
-            Tally().refuse(self.clock.now(), conflicts)
+            MessageCounts().refuse(self.clock.now(), conflicts)
         warn_of_conflicts(self.card.key, conflicts)
 
-    async def _inherit(self, heir: Heir) -> Inheritance:
-        ask = Heirloom(workflow.info().workflow_id, heir.run, heir.commit)
+    async def _inherit(self, heir: ForkPoint) -> Inheritance:
+        ask = ForkRequest(workflow.info().workflow_id, heir.run, heir.commit)
         return carryover.unpack(unwrap(await self._through(bridge(FORK, ask, self.settings))) or b"{}")
 
     async def _go_on(self, instance: Instance, left: Inheritance) -> None:

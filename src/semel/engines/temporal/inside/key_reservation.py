@@ -17,9 +17,9 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
 from semel.contract.times import from_micros
 from semel.engines.temporal.inside.attempts import FOR_EVER
-from semel.engines.temporal.memo import Card
+from semel.engines.temporal.memo import ExecutionMemo
 from semel.engines.temporal.payloads import wrap
-from semel.engines.temporal.worker_requests import Reservation, Settlement, Told, told_of
+from semel.engines.temporal.worker_requests import ActivityAnswer, Reservation, Settlement, told_of
 from semel.flow.entries import raw, stored
 from semel.flow.turn import Ended
 
@@ -35,7 +35,7 @@ class Taking(Struct, frozen=True):
 
     execution: str
     queue: str
-    card: Card
+    card: ExecutionMemo
     input: msgspec.Raw
 
     def reservation(self, shape: Shape | None) -> Reservation:
@@ -69,7 +69,7 @@ read_taking: Final = decoder_of(Taking).decode
 read_ending: Final = decoder_of(Ending).decode
 
 
-async def reserved(card: Card, id: str, input: bytes) -> Ended | None:
+async def reserved(card: ExecutionMemo, id: str, input: bytes) -> Ended | None:
     """Take the key of this run; None: it may go on. Else how the one ended that holds it: the run takes that over."""
     taken = told_of(await _ask(RESERVE, Taking(id, workflow.info().task_queue, card, raw(input))))
     return None if taken.id == id else taken.ended()
@@ -90,4 +90,4 @@ async def _ask(name: str, ask: Any) -> RawValue:
 
 def held_by(id: str, status: Status, output: bytes | None, error: ErrorInfo | None) -> bytes:
     """The answer to who wants a key: the holder, and how it ended."""
-    return msgspec.json.encode(Told(id, status.value, raw(output), error))
+    return msgspec.json.encode(ActivityAnswer(id, status.value, raw(output), error))

@@ -36,7 +36,7 @@ _to_counts: Final = converter_of(dict[str, Count])
 _conflict_of: Final = converter_of(MessageConflict)
 
 
-class Tally:
+class MessageCounts:
     """The counts of the flow that runs here."""
 
     def __init__(self) -> None:

@@ -13,11 +13,11 @@ from temporalio.common import RawValue
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
-from semel.engines.temporal.inside.attempts import Slip, attempts
+from semel.engines.temporal.inside.attempts import AttemptInfo, attempts
 from semel.engines.temporal.inside.clock import Clock
 from semel.engines.temporal.inside.events import report_lost
 from semel.engines.temporal.inside.key_reservation import reserved, settled
-from semel.engines.temporal.memo import ATTEMPT, MEMO, Card, from_memo
+from semel.engines.temporal.memo import ATTEMPT, MEMO, ExecutionMemo, from_memo
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import conclude, unwrap
 from semel.flow.turn import Ended
@@ -38,8 +38,8 @@ class TaskFlow:
         info = workflow.info()
         id_ = execution_id(info.first_execution_run_id, info.workflow_id)
 
-        def slip(attempt: int) -> Slip:
-            return Slip(
+        def slip(attempt: int) -> AttemptInfo:
+            return AttemptInfo(
                 id_, card.name, card.key, attempt, card.max_attempts, card.generation, card.root, card.parent
             )  # fmt: skip
 
@@ -65,12 +65,12 @@ def _tell(done: int, error: ErrorInfo | None, due: int) -> None:
     workflow.upsert_memo({ATTEMPT: [done, msgspec.to_builtins(error), due]})
 
 
-def card_of_this() -> Card:
+def card_of_this() -> ExecutionMemo:
     """The card of the workflow that runs here; one that was started by other hands has few terms."""
     value: Any = workflow.memo_value(MEMO, None)
     found = from_memo(value)
     info = workflow.info()
-    return found or Card("workflow", info.workflow_type, key=info.workflow_id)
+    return found or ExecutionMemo("workflow", info.workflow_type, key=info.workflow_id)
 
 
 def memo_of_this() -> dict[str, RawValue]:
