@@ -126,9 +126,9 @@ def test_doctor_takes_an_app(sqlite_world: World, tmp_path: Path, monkeypatch: p
 def test_doctor_of_a_database_that_was_never_used(tmp_path: Path) -> None:
     file = tmp_path / "new.db"
     told = semel("doctor", "--url", f"sqlite:///{file}")
-    assert (told.code, "There is no database yet" in told.out, "NOT OK" in told.out) == (0, True, False)
+    assert (told.code, "There is no database yet" in told.out, "NOT OK" in told.out) == (5, True, False)
     data = semel("doctor", "--json", "--url", f"sqlite:///{file}").data
-    assert (data["ok"], data["findings"][0]["what"]) == (True, "database")
+    assert (data["ok"], data["findings"][0]["what"]) == (False, "database")
     assert not file.exists()
     file.touch()
     told = semel("doctor", "--url", f"sqlite:///{file}")

@@ -41,7 +41,7 @@ async def doctor(app: App, out: Output) -> Exit:
     missing = missing_file(app.settings.url)
     if missing is not None:
         _report_no_database(out, missing)
-        return Exit.OK
+        return Exit.UNAVAILABLE
     findings = await app.doctor()
     bad = [finding for finding in findings if not finding.ok]
     if out.as_json:
@@ -57,7 +57,7 @@ def _report_no_database(out: Output, path: Path) -> None:
     """Say that nothing has been created yet, without creating it."""
     detail = f"there is no database yet: your app creates {str(path)!r} on first use, and so does semel migrate"
     if out.as_json:
-        out.data({"ok": True, "findings": [{"ok": True, "what": "database", "detail": detail}]})
+        out.data({"ok": False, "findings": [{"ok": False, "what": "database", "detail": detail}]})
         return
     out.line(f"{detail[0].upper()}{detail[1:]}.")
     out.next("migrate")
