@@ -12,8 +12,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, overload
 from weakref import WeakKeyDictionary
 
-from semel.codec import encode
-from semel.contract.decision import Reuse
 from semel.contract.durations import Duration
 from semel.contract.keys import ID_LENGTH, KINDS, check_attribute, check_key, check_kind, check_name, check_queues
 from semel.contract.lifecycle import Status
@@ -38,7 +36,6 @@ from semel.engine.protocol import (
     Engine,
     Filter,
     Finding,
-    Message,
     Observer,
     QueueState,
     Replayed,
@@ -48,15 +45,14 @@ from semel.engine.protocol import (
 )
 from semel.engine.requests import foreign_request, request, workflow_request
 from semel.engine.served_functions import describe_unserved, is_unserved, unserved
-from semel.engine.start_request import RunOptions, StartRequest
+from semel.engine.start_request import StartRequest
 from semel.engine.transaction_guard import forbid_app_in_transaction
 from semel.engines.factory import Opener
 from semel.engines.temporal.url import located
-from semel.entity_ref import MAX_WORKER_CRASHES, Ref
+from semel.entity_ref import Ref, find_failed_messages, send_failed_messages_again
 from semel.errors import EngineError, InvalidValue, NotFound, NotRedrivable
 from semel.flow import history_file
 from semel.flow.context import Context
-from semel.flow.entity_messages import REDRIVE
 from semel.flow.guard import refuse_app
 from semel.flow.replay import try_replay
 from semel.handle import Batch, Handle, handle_of, refusal
@@ -75,8 +71,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 S = TypeVar("S")
-MOST_FAILED = 100
-"""Messages that failed, and entities that have such, in one answer."""
 
 
 class App(Definitions):
@@ -271,10 +265,16 @@ class App(Definitions):
         return Handle(self, execution.id, execution.name, execution.key, duplicate=False)
 
     async def list(
-        self, *, status: Status | str | None = None, queue: str | None = None, name: str | None = None,
-        kind: str | None = None, attributes: Mapping[str, str] | None = None, before: str | None = None,
+        self,
+        *,
+        status: Status | str | None = None,
+        queue: str | None = None,
+        name: str | None = None,
+        kind: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        before: str | None = None,
         limit: int = 50,
-    ) -> Sequence[Execution]:  # fmt: skip
+    ) -> Sequence[Execution]:
         """Executions, newest first; for the next page pass the last id as `before`.
 
         `attributes={"scope": "eu"}` finds workflows by their search attributes.
@@ -290,9 +290,15 @@ class App(Definitions):
         return await self.engine.executions(Filter(wanted, queue, name, kind, before, limit, words))
 
     async def replay(
-        self, *, status: Status | str | None = None, name: str | None = None, since: Duration | None = None,
-        limit: int = 1000, progress: Callable[[int, int], None] = lambda done, of: None, missing: bool = True,
-    ) -> Sequence[Replayed]:  # fmt: skip
+        self,
+        *,
+        status: Status | str | None = None,
+        name: str | None = None,
+        since: Duration | None = None,
+        limit: int = 1000,
+        progress: Callable[[int, int], None] = lambda done, of: None,
+        missing: bool = True,
+    ) -> Sequence[Replayed]:
         """Run the code of this app against what its workflows and entities have recorded: would they go on?
 
         The newest `limit` of them, begun within `since`. Nothing is written, and no step or task runs. With `missing`,
@@ -358,43 +364,14 @@ class App(Definitions):
         Newest first, at most 100, for 30 days; of all entities, those of the 100 that failed last (on Temporal: that
         were started last). NotFound if there is no such entity.
         """
-        if key is not None:
-            await self._entity_under(key)
-        keys = await self.engine.failing_entities(MOST_FAILED) if key is None else [key]
-        found = [
-            replace(one, entity=each) for each in keys for one in (await self.engine.undelivered("entity", each)).failed
-        ]
-        if key is None:
-            found.sort(key=lambda one: one.failed_at, reverse=True)
-        return tuple(found[:MOST_FAILED])
+        return await find_failed_messages(self, key)
 
     async def redrive_messages(self, key: str, number: int | None = None) -> Sequence[FailedMessage]:
         """Send messages of an entity that failed again, oldest first, each under its own key; what was sent.
 
         All of them whose arguments were kept, or the one with this number: NotRedrivable if that is not there.
         """
-        entity = await self._entity_under(key)
-        found = [one for one in await self.failed_messages(key) if number in (None, one.number)]
-        able = [one for one in reversed(found) if one.arguments is not None]
-        if number is not None and not able:
-            raise NotRedrivable(
-                f"{key} has no failed message #{number}"
-                + (" whose arguments were kept: send it anew." if found else f". See: semel entities failed {key}")
-            )
-        options = RunOptions(
-            "entity", entity.name, entity.queue, 0, Reuse.ALWAYS, MAX_WORKER_CRASHES, entity.retention, entity.window
-        )
-        for one in able:
-            payload = encode(one.arguments, "arguments", limit=self.settings.max_payload)
-            own = f"{REDRIVE}{one.number}" if one.dedup_key is None else one.dedup_key
-            await self.engine.send(Message(StartRequest(new_id(), key, b"{}", b"", options), one.handler, payload, own))
-        return able
-
-    async def _entity_under(self, key: str) -> Execution:
-        found = await self.engine.find("entity", check_key(key, "key"))
-        if found is None:
-            raise NotFound(f"there is no entity {key!r}: its key is Class/id. See: semel workflows list --kind entity")
-        return found
+        return await send_failed_messages_again(self, key, number)
 
     async def _why_it_waits(self, executions: Sequence[Execution]) -> str:
         newest = executions[0] if executions else None
@@ -408,13 +385,21 @@ class App(Definitions):
         return describe_unserved(newest.kind, newest.name, newest.queue) if missing else ""
 
     def configure_queue(
-        self, name: str, *, retention: Duration | None = None, dedup_window: Duration | None = None,
-        rate_limit: str | Rate | None = None, concurrency: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        *,
+        retention: Duration | None = None,
+        dedup_window: Duration | None = None,
+        rate_limit: str | Rate | None = None,
+        concurrency: int | None = None,
+    ) -> None:
         """Settings of a queue, on top of semel.toml. Limits hold over all workers of the cluster."""
         values = {
-            "retention": retention, "dedup_window": dedup_window, "rate_limit": rate_limit, "concurrency": concurrency,
-        }  # fmt: skip
+            "retention": retention,
+            "dedup_window": dedup_window,
+            "rate_limit": rate_limit,
+            "concurrency": concurrency,
+        }
         self.settings = self.settings.with_queue(name, values)
         self._unconfigured = True
 
@@ -424,15 +409,25 @@ class App(Definitions):
 
     @asynccontextmanager
     async def worker(
-        self, *, queues: Sequence[str] | None = None, concurrency: int | None = None,
-        lease: Duration | None = None, grace: Duration | None = None, clean_every: Duration | None = None,
-        cached_workflows: int | None = None, decode_timeout: Duration | None = None,
-    ) -> AsyncIterator[Worker]:  # fmt: skip
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        lease: Duration | None = None,
+        grace: Duration | None = None,
+        clean_every: Duration | None = None,
+        cached_workflows: int | None = None,
+        decode_timeout: Duration | None = None,
+    ) -> AsyncIterator[Worker]:
         """A worker in this process: `async with app.worker(): …`. Leaving the block drains it."""
         values = {
-            "concurrency": concurrency, "lease": lease, "grace": grace, "clean_every": clean_every,
-            "cached_workflows": cached_workflows, "decode_timeout": decode_timeout,
-        }  # fmt: skip
+            "concurrency": concurrency,
+            "lease": lease,
+            "grace": grace,
+            "clean_every": clean_every,
+            "cached_workflows": cached_workflows,
+            "decode_timeout": decode_timeout,
+        }
         settings = read_worker(values, self.settings.worker)
         check_queues(queues)
         if self._unconfigured:

@@ -58,18 +58,36 @@ class Definitions(ABC):
 
     @overload
     def task(
-        self, fn: None = None, /, *, name: str | None = None, queue: str = "default", retry: Retry | int | None = None,
-        timeout: Duration | None = None, priority: int = 0, retention: Duration | None = None,
-        dedup_window: Duration | None = None, rate_limit: str | Rate | None = None,
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+        priority: int = 0,
+        retention: Duration | None = None,
+        dedup_window: Duration | None = None,
+        rate_limit: str | Rate | None = None,
         concurrency_key: str | Callable[..., str] | None = None,
-    ) -> Decorator: ...  # fmt: skip
+    ) -> Decorator: ...
 
     def task(
-        self, fn: Callable[..., Any] | None = None, /, *, name: str | None = None, queue: str = "default",
-        retry: Retry | int | None = None, timeout: Duration | None = None, priority: int = 0,
-        retention: Duration | None = None, dedup_window: Duration | None = None,
-        rate_limit: str | Rate | None = None, concurrency_key: str | Callable[..., str] | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        fn: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
+        priority: int = 0,
+        retention: Duration | None = None,
+        dedup_window: Duration | None = None,
+        rate_limit: str | Rate | None = None,
+        concurrency_key: str | Callable[..., str] | None = None,
+    ) -> Any:
         """Make a function a task; it stays callable as a plain function.
 
         `retry` is a policy or a number of attempts, `timeout` is for each attempt, a higher `priority` runs
@@ -101,16 +119,32 @@ class Definitions(ABC):
 
     @overload
     def workflow(
-        self, fn: None = None, /, *, name: str | None = None, queue: str = "default", priority: int = 0,
-        timeout: Duration | None = None, retention: Duration | None = None, dedup_window: Duration | None = None,
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        timeout: Duration | None = None,
+        retention: Duration | None = None,
+        dedup_window: Duration | None = None,
         version: int = 1,
-    ) -> WorkflowDecorator: ...  # fmt: skip
+    ) -> WorkflowDecorator: ...
 
     def workflow(
-        self, fn: Callable[..., Any] | None = None, /, *, name: str | None = None, queue: str = "default",
-        priority: int = 0, timeout: Duration | None = None, retention: Duration | None = None,
-        dedup_window: Duration | None = None, version: int = 1,
-    ) -> Any:  # fmt: skip
+        self,
+        fn: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        timeout: Duration | None = None,
+        retention: Duration | None = None,
+        dedup_window: Duration | None = None,
+        version: int = 1,
+    ) -> Any:
         """Make an async function a workflow: `async def process_order(ctx: semel.Context, order_id: str)`.
 
         `timeout` is for the whole of it. Two functions of one name and different `version`s may live side by side: what
@@ -119,9 +153,15 @@ class Definitions(ABC):
 
         def decorate(function: Callable[..., Any]) -> Workflow[..., Any]:
             workflow: Workflow[..., Any] = Workflow(
-                function, name=name, queue=queue, priority=priority, timeout=timeout, retention=retention,
-                dedup_window=dedup_window, version=version,
-            )  # fmt: skip
+                function,
+                name=name,
+                queue=queue,
+                priority=priority,
+                timeout=timeout,
+                retention=retention,
+                dedup_window=dedup_window,
+                version=version,
+            )
             self.tasks.add(workflow)
             return workflow
 
@@ -129,9 +169,16 @@ class Definitions(ABC):
 
     @overload
     def entity(
-        self, cls: None = None, /, *, name: str | None = None, window: Duration = "3d", max_keys: int = 10_000,
-        queue: str = "default", retention: Duration | None = None,
-    ) -> Callable[[type[S]], type[S]]: ...  # fmt: skip
+        self,
+        cls: None = None,
+        /,
+        *,
+        name: str | None = None,
+        window: Duration = "3d",
+        max_keys: int = 10_000,
+        queue: str = "default",
+        retention: Duration | None = None,
+    ) -> Callable[[type[S]], type[S]]: ...
 
     @overload
     def entity(self, cls: type[S], /) -> type[S]: ...
@@ -141,9 +188,17 @@ class Definitions(ABC):
 
     @dataclass_transform(field_specifiers=(dataclasses.field, dataclasses.Field))
     def entity(
-        self, cls: type[Any] | None = None, id: Any = _NO_ID, /, *, name: str | None = None,
-        window: Duration = "3d", max_keys: int = 10_000, queue: str = "default", retention: Duration | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        cls: type[Any] | None = None,
+        id: Any = _NO_ID,
+        /,
+        *,
+        name: str | None = None,
+        window: Duration = "3d",
+        max_keys: int = 10_000,
+        queue: str = "default",
+        retention: Duration | None = None,
+    ) -> Any:
         """Make a class an entity: `@app.entity(window="3d")`; or point at one of them: `app.entity(Rewards, "c-1")`.
 
         Message keys are remembered for `window`, at most `max_keys` of them.

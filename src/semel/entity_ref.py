@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, overload
 
 import msgspec
 
+from semel.codec import encode
 from semel.contract.decision import Reuse
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.fingerprint import ABSENT, NOT_KEPT
 from semel.contract.keys import check_key
 from semel.contract.lifecycle import Status
 from semel.contract.marks import compare_marks, message_mark
-from semel.contract.records import FailedMessage
+from semel.contract.records import Execution, FailedMessage
 from semel.define.entity import Entity
 from semel.define.handler import Handler, Query, role_of
 from semel.engine.conflicts import describe_differences
@@ -21,10 +23,10 @@ from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
 from semel.engine.protocol import Message, Outcome
 from semel.engine.start_request import RunOptions, StartRequest
-from semel.errors import ExecutionFailed, KeyConflict, NotFound, ResultPending, SemelError, phrase
+from semel.errors import ExecutionFailed, KeyConflict, NotFound, NotRedrivable, ResultPending, SemelError, phrase
 from semel.flow import snapshot
 from semel.flow.context import EntityContext
-from semel.flow.entity_messages import PRIVATE
+from semel.flow.entity_messages import PRIVATE, REDRIVE
 from semel.settings import QueueSettings, Settings
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ R = TypeVar("R")
 M = TypeVar("M", Handler, Query)
 Ts = TypeVarTuple("Ts")
 MAX_WORKER_CRASHES = 10
+MOST_FAILED = 100
+"""Messages that failed, and entities that have such, in one answer."""
 
 
 class Ref(Generic[S]):
@@ -183,8 +187,11 @@ class Ref(Generic[S]):
         ended = "did not come to its end," if error.type == "semel.WorkerLost" else "raised"
         return ExecutionFailed(
             f"{self.key}: the handler {handler!r} {ended} {phrase(error)}. Its state is as before.",
-            execution_id=id, error_type=error.type, error_message=error.message, traceback=error.traceback,
-        )  # fmt: skip
+            execution_id=id,
+            error_type=error.type,
+            error_message=error.message,
+            traceback=error.traceback,
+        )
 
     def _message(self, asked: object, args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None) -> Message:
         handler = _named("handler", asked, self._entity.handlers, self._entity)
@@ -226,3 +233,43 @@ def _named(kind: str, asked: object, there: Mapping[str, M], entity: Entity[Any]
 
 def _has_method(cls: type, method: object) -> bool:
     return any(method is one for base in cls.__mro__ for one in vars(base).values())
+
+
+async def find_failed_messages(app: App, key: str | None) -> tuple[FailedMessage, ...]:
+    """The messages of one entity, or of all that live, that failed and were not sent again; newest first."""
+    if key is not None:
+        await _entity_under(app, key)
+    keys = await app.engine.failing_entities(MOST_FAILED) if key is None else [key]
+    found = [
+        replace(one, entity=each) for each in keys for one in (await app.engine.undelivered("entity", each)).failed
+    ]
+    if key is None:
+        found.sort(key=lambda one: one.failed_at, reverse=True)
+    return tuple(found[:MOST_FAILED])
+
+
+async def send_failed_messages_again(app: App, key: str, number: int | None) -> list[FailedMessage]:
+    """Send failed messages of an entity again, oldest first, each under its own key: all, or the one of this number."""
+    entity = await _entity_under(app, key)
+    found = [one for one in await find_failed_messages(app, key) if number in (None, one.number)]
+    able = [one for one in reversed(found) if one.arguments is not None]
+    if number is not None and not able:
+        raise NotRedrivable(
+            f"{key} has no failed message #{number}"
+            + (" whose arguments were kept: send it anew." if found else f". See: semel entities failed {key}")
+        )
+    options = RunOptions(
+        "entity", entity.name, entity.queue, 0, Reuse.ALWAYS, MAX_WORKER_CRASHES, entity.retention, entity.window
+    )
+    for one in able:
+        payload = encode(one.arguments, "arguments", limit=app.settings.max_payload)
+        own = f"{REDRIVE}{one.number}" if one.dedup_key is None else one.dedup_key
+        await app.engine.send(Message(StartRequest(new_id(), key, b"{}", b"", options), one.handler, payload, own))
+    return able
+
+
+async def _entity_under(app: App, key: str) -> Execution:
+    found = await app.engine.find("entity", check_key(key, "key"))
+    if found is None:
+        raise NotFound(f"there is no entity {key!r}: its key is Class/id. See: semel workflows list --kind entity")
+    return found

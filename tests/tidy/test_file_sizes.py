@@ -22,3 +22,7 @@ def test_functions_fit_a_screen(path: Path) -> None:
     functions = [node for node in ast.walk(parse(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     lengths = [(node.name, (node.end_lineno or node.lineno) - node.lineno + 1) for node in functions]
     assert [(name, lines) for name, lines in lengths if lines > FUNCTION_LINES] == []
+
+
+def test_the_formatter_lays_out_every_line() -> None:
+    assert [short(path) for path in sources(".py") if "fmt: skip" in path.read_text(encoding="utf-8")] == []

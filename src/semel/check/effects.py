@@ -151,10 +151,17 @@ SEEDED = words(
 """Generators: fine with a seed, dice without."""
 
 BY_METHOD: dict[str, Rule] = {
-    "run_in_executor": THREADS, "read_text": FILES, "write_text": FILES, "read_bytes": FILES, "write_bytes": FILES,
-    "create_connection": NETWORK, "create_datagram_endpoint": NETWORK, "subprocess_exec": SUBPROCESS,
-    "subprocess_shell": SUBPROCESS, "call_soon_threadsafe": THREADS,
-}  # fmt: skip
+    "run_in_executor": THREADS,
+    "read_text": FILES,
+    "write_text": FILES,
+    "read_bytes": FILES,
+    "write_bytes": FILES,
+    "create_connection": NETWORK,
+    "create_datagram_endpoint": NETWORK,
+    "subprocess_exec": SUBPROCESS,
+    "subprocess_shell": SUBPROCESS,
+    "call_soon_threadsafe": THREADS,
+}
 """Methods whose name says enough when nothing is known of their object."""
 
 _PURE = words(

@@ -35,88 +35,179 @@ _IN_A_TASK = "do it in a task (ctx.execute_task) or a recorded step (ctx.step)"
 _IN_AN_ACTIVITY = "do it in an activity (workflow.execute_activity)"
 
 WALL_CLOCK = Rule(
-    "D01", "wall-clock", "reads the clock", "a replay reads another time and may take another way",
-    "ctx.now()", "workflow.now()",
-)  # fmt: skip
+    "D01",
+    "wall-clock",
+    "reads the clock",
+    "a replay reads another time and may take another way",
+    "ctx.now()",
+    "workflow.now()",
+)
 RANDOMNESS = Rule(
-    "D02", "randomness", "rolls dice", "a replay gets other numbers",
-    "ctx.random, or random.Random(seed)", "workflow.random()",
-)  # fmt: skip
+    "D02",
+    "randomness",
+    "rolls dice",
+    "a replay gets other numbers",
+    "ctx.random, or random.Random(seed)",
+    "workflow.random()",
+)
 UNIQUE_ID = Rule(
-    "D03", "unique-id", "makes an id that is new each time", "a replay makes another one",
-    "ctx.uuid4(), or uuid.uuid5 of something stable", "workflow.uuid4(), or uuid.uuid5 of something stable",
-)  # fmt: skip
+    "D03",
+    "unique-id",
+    "makes an id that is new each time",
+    "a replay makes another one",
+    "ctx.uuid4(), or uuid.uuid5 of something stable",
+    "workflow.uuid4(), or uuid.uuid5 of something stable",
+)
 BLOCKING_SLEEP = Rule(
-    "D04", "blocking-sleep", "blocks the whole worker", "it is forgotten at a crash and slept again at every replay",
-    "await asyncio.sleep() or ctx.sleep(), which are durable", "await asyncio.sleep(), which is durable",
-)  # fmt: skip
+    "D04",
+    "blocking-sleep",
+    "blocks the whole worker",
+    "it is forgotten at a crash and slept again at every replay",
+    "await asyncio.sleep() or ctx.sleep(), which are durable",
+    "await asyncio.sleep(), which is durable",
+)
 NETWORK = Rule(
-    "D05", "network", "talks to the network", "it happens again at every replay, with another answer",
-    _IN_A_TASK, _IN_AN_ACTIVITY,
-)  # fmt: skip
+    "D05",
+    "network",
+    "talks to the network",
+    "it happens again at every replay, with another answer",
+    _IN_A_TASK,
+    _IN_AN_ACTIVITY,
+)
 FILES = Rule(
-    "D06", "files", "touches files", "another machine or a later replay finds other files",
-    _IN_A_TASK, _IN_AN_ACTIVITY,
-)  # fmt: skip
+    "D06",
+    "files",
+    "touches files",
+    "another machine or a later replay finds other files",
+    _IN_A_TASK,
+    _IN_AN_ACTIVITY,
+)
 SUBPROCESS = Rule(
-    "D07", "subprocess", "starts or signals a process", "it happens again at every replay",
-    _IN_A_TASK, _IN_AN_ACTIVITY,
-)  # fmt: skip
+    "D07",
+    "subprocess",
+    "starts or signals a process",
+    "it happens again at every replay",
+    _IN_A_TASK,
+    _IN_AN_ACTIVITY,
+)
 THREADS = Rule(
-    "D08", "threads", "leaves the workflow's own loop", "what other threads and processes do has no fixed order",
+    "D08",
+    "threads",
+    "leaves the workflow's own loop",
+    "what other threads and processes do has no fixed order",
     "asyncio.gather or asyncio.TaskGroup; blocking work belongs into a task",
     "asyncio.gather or asyncio.TaskGroup; blocking work belongs into an activity",
-)  # fmt: skip
+)
 ENVIRONMENT = Rule(
-    "D09", "environment", "reads the process's surroundings", "a replay on another machine or after a deploy differs",
-    "pass configuration as workflow input", "pass configuration as workflow input",
-)  # fmt: skip
+    "D09",
+    "environment",
+    "reads the process's surroundings",
+    "a replay on another machine or after a deploy differs",
+    "pass configuration as workflow input",
+    "pass configuration as workflow input",
+)
 DATABASE = Rule(
-    "D10", "database", "uses a database", "it happens again at every replay, and finds other rows",
-    "ctx.transaction(fn), or a task (ctx.execute_task)", _IN_AN_ACTIVITY,
-)  # fmt: skip
+    "D10",
+    "database",
+    "uses a database",
+    "it happens again at every replay, and finds other rows",
+    "ctx.transaction(fn), or a task (ctx.execute_task)",
+    _IN_AN_ACTIVITY,
+)
 SET_ORDER = Rule(
-    "D11", "set-order", "gives an order that differs between processes", "commands are replayed in another order",
-    "sorted(...), or keep a list or a dict", "sorted(...), a list or a dict; workflow.wait, workflow.as_completed",
-)  # fmt: skip
+    "D11",
+    "set-order",
+    "gives an order that differs between processes",
+    "commands are replayed in another order",
+    "sorted(...), or keep a list or a dict",
+    "sorted(...), a list or a dict; workflow.wait, workflow.as_completed",
+)
 BROAD_EXCEPT = Rule(
-    "D12", "broad-except", "swallows cancellation and the engine's own signals",
+    "D12",
+    "broad-except",
+    "swallows cancellation and the engine's own signals",
     "the workflow can no longer be stopped or suspended",
-    "except Exception, try/finally, or raise again", "except Exception, try/finally, or raise again",
-)  # fmt: skip
+    "except Exception, try/finally, or raise again",
+    "except Exception, try/finally, or raise again",
+)
 GLOBAL_STATE = Rule(
-    "D13", "global-state", "changes what outlives the run", "other runs see it, and a replay starts from it",
-    "keep it in local variables, or on the entity", "keep it on self",
-)  # fmt: skip
+    "D13",
+    "global-state",
+    "changes what outlives the run",
+    "other runs see it, and a replay starts from it",
+    "keep it in local variables, or on the entity",
+    "keep it on self",
+)
 CONSOLE = Rule(
-    "D14", "console", "uses the console", "it happens again at every replay",
-    "logging, or ctx.publish for those who watch", "workflow.logger",
-)  # fmt: skip
+    "D14",
+    "console",
+    "uses the console",
+    "it happens again at every replay",
+    "logging, or ctx.publish for those who watch",
+    "workflow.logger",
+)
 OBJECT_IDENTITY = Rule(
-    "D15", "object-identity", "depends on memory and on the hash seed", "another process gets another number",
-    "compare and sort by a field; hashlib for a digest", "compare and sort by a field; hashlib for a digest",
-)  # fmt: skip
+    "D15",
+    "object-identity",
+    "depends on memory and on the hash seed",
+    "another process gets another number",
+    "compare and sort by a field; hashlib for a digest",
+    "compare and sort by a field; hashlib for a digest",
+)
 DIRECT_CALL = Rule(
-    "D16", "direct-call", "is a task run in place", "nothing is recorded, so every replay runs it again",
-    "await ctx.execute_task(fn, ...)", "await workflow.execute_activity(fn, ...)",
-)  # fmt: skip
+    "D16",
+    "direct-call",
+    "is a task run in place",
+    "nothing is recorded, so every replay runs it again",
+    "await ctx.execute_task(fn, ...)",
+    "await workflow.execute_activity(fn, ...)",
+)
 UNREADABLE = Rule(
-    "D90", "unreadable", "cannot be read", "what cannot be read cannot be checked",
-    "mend the file, or leave it out of the paths", "mend the file, or leave it out of the paths",
-)  # fmt: skip
+    "D90",
+    "unreadable",
+    "cannot be read",
+    "what cannot be read cannot be checked",
+    "mend the file, or leave it out of the paths",
+    "mend the file, or leave it out of the paths",
+)
 BAD_ALLOW = Rule(
-    "D91", "bad-allow", "silences nothing", "an exception needs a rule that exists and a reason for the next reader",
-    "# semel: allow[RULE] reason", "# semel: allow[RULE] reason",
-)  # fmt: skip
+    "D91",
+    "bad-allow",
+    "silences nothing",
+    "an exception needs a rule that exists and a reason for the next reader",
+    "# semel: allow[RULE] reason",
+    "# semel: allow[RULE] reason",
+)
 UNUSED_ALLOW = Rule(
-    "D92", "unused-allow", "is not needed", "it would hide what somebody adds here later",
-    "delete the comment", "delete the comment",
-)  # fmt: skip
+    "D92",
+    "unused-allow",
+    "is not needed",
+    "it would hide what somebody adds here later",
+    "delete the comment",
+    "delete the comment",
+)
 
 RULES: tuple[Rule, ...] = (
-    WALL_CLOCK, RANDOMNESS, UNIQUE_ID, BLOCKING_SLEEP, NETWORK, FILES, SUBPROCESS, THREADS, ENVIRONMENT, DATABASE,
-    SET_ORDER, BROAD_EXCEPT, GLOBAL_STATE, CONSOLE, OBJECT_IDENTITY, DIRECT_CALL, UNREADABLE, BAD_ALLOW, UNUSED_ALLOW,
-)  # fmt: skip
+    WALL_CLOCK,
+    RANDOMNESS,
+    UNIQUE_ID,
+    BLOCKING_SLEEP,
+    NETWORK,
+    FILES,
+    SUBPROCESS,
+    THREADS,
+    ENVIRONMENT,
+    DATABASE,
+    SET_ORDER,
+    BROAD_EXCEPT,
+    GLOBAL_STATE,
+    CONSOLE,
+    OBJECT_IDENTITY,
+    DIRECT_CALL,
+    UNREADABLE,
+    BAD_ALLOW,
+    UNUSED_ALLOW,
+)
 
 _BY_WORD = {word.lower(): rule for rule in RULES for word in (rule.id, rule.name)}
 

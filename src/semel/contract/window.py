@@ -41,9 +41,17 @@ class DedupWindow:
     """
 
     __slots__ = (
-        "_entries", "_latest", "_peak", "_window", "evicted", "hits", "last_hit_age", "max_hit_age", "max_keys",
+        "_entries",
+        "_latest",
+        "_peak",
+        "_window",
+        "evicted",
+        "hits",
+        "last_hit_age",
+        "max_hit_age",
+        "max_keys",
         "overflowed",
-    )  # fmt: skip
+    )
 
     def __init__(self, window: Duration = DEFAULT_WINDOW, max_keys: int = DEFAULT_KEYS) -> None:
         self._window = _USUAL if window is DEFAULT_WINDOW else check_window(window) // _MICROSECOND

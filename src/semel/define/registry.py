@@ -65,8 +65,9 @@ class Registry:
             raise NonDeterminism(
                 f"workflow {name!r} began with version {version}, and this code has {there}. It waits. Keep the old "
                 f"function, with @app.workflow(name={name!r}, version={version}), until all that began with it ended.",
-                expected=f"version {version}", found=f"versions {there}",
-            )  # fmt: skip
+                expected=f"version {version}",
+                found=f"versions {there}",
+            )
         return found
 
     def refuse_foreign(self, one: Task[..., Any] | Workflow[..., Any]) -> None:
@@ -115,8 +116,9 @@ def _refuse_twins(other: Definition | None, one: Definition) -> None:
         return
     old, new = _home(other), _home(one)
     if (isinstance(other, Entity) or isinstance(one, Entity)) and (other.kind, old.__qualname__) == (
-        one.kind, new.__qualname__,
-    ):  # fmt: skip
+        one.kind,
+        new.__qualname__,
+    ):
         return
     if not _is_same_code(other, one):
         raise DefinitionError(

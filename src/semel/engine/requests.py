@@ -29,10 +29,19 @@ MOST_OPTIONS: Final = 100
 
 
 def request(
-    settings: Settings, task: Task[..., Any] | Call[Any], args: tuple[Any, ...], kwargs: dict[str, Any], *,
-    task_id: str | None = None, on_duplicate: str = "return", reuse: str = "failed_only", priority: int | None = None,
-    delay: Duration | None = None, run_at: datetime | None = None, queue: str | None = None,
-) -> StartRequest:  # fmt: skip
+    settings: Settings,
+    task: Task[..., Any] | Call[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    task_id: str | None = None,
+    on_duplicate: str = "return",
+    reuse: str = "failed_only",
+    priority: int | None = None,
+    delay: Duration | None = None,
+    run_at: datetime | None = None,
+    queue: str | None = None,
+) -> StartRequest:
     """A request for one execution of a task."""
     if isinstance(task, Call):
         _no_more(args, kwargs, "enqueue(charge.call(...))")
@@ -46,11 +55,20 @@ def request(
 
 
 def workflow_request(
-    settings: Settings, workflow: Workflow[..., Any] | WorkflowCall[Any], args: tuple[Any, ...],
-    kwargs: dict[str, Any], *, workflow_id: str, on_duplicate: str = "return", reuse: str = "failed_only",
-    priority: int | None = None, delay: Duration | None = None, run_at: datetime | None = None,
-    queue: str | None = None, old: bool = False,
-) -> StartRequest:  # fmt: skip
+    settings: Settings,
+    workflow: Workflow[..., Any] | WorkflowCall[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    workflow_id: str,
+    on_duplicate: str = "return",
+    reuse: str = "failed_only",
+    priority: int | None = None,
+    delay: Duration | None = None,
+    run_at: datetime | None = None,
+    queue: str | None = None,
+    old: bool = False,
+) -> StartRequest:
     """A request for one execution of a workflow; of its newest version, unless an `old` one will do."""
     if isinstance(workflow, WorkflowCall):
         _no_more(args, kwargs, "start_workflow(process_order.call(...))")
@@ -66,10 +84,20 @@ def workflow_request(
 
 
 def foreign_request(
-    settings: Settings, able: Capabilities, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *,
-    workflow_id: str, on_duplicate: str = "return", reuse: str = "failed_only", priority: int | None = None,
-    delay: Duration | None = None, run_at: datetime | None = None, queue: str | None = None,
-) -> StartRequest:  # fmt: skip
+    settings: Settings,
+    able: Capabilities,
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    workflow_id: str,
+    on_duplicate: str = "return",
+    reuse: str = "failed_only",
+    priority: int | None = None,
+    delay: Duration | None = None,
+    run_at: datetime | None = None,
+    queue: str | None = None,
+) -> StartRequest:
     """A request for one execution of a workflow that other people's workers run, by its name."""
     if not able.foreign_workflows:
         raise InvalidValue(

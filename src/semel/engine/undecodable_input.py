@@ -84,5 +84,9 @@ class Warner:
         self._last[name] = now
         self._log.warning(
             "task %r is left for a worker whose code fits (execution %s; others may be left too): %s It fails after %s "
-            "(decode_timeout).", name, execution, message, format_duration(self._patience),
-        )  # fmt: skip
+            "(decode_timeout).",
+            name,
+            execution,
+            message,
+            format_duration(self._patience),
+        )

@@ -29,10 +29,15 @@ class Opener:
     """Opens engines for one URL: one for each event loop, a `:memory:` database shared between them."""
 
     def __init__(
-        self, settings: Settings, definitions: Registry, auto_migrate: bool | None,
-        clock: Callable[[], float] | None, codec: PayloadCodec | None = None, interceptors: Sequence[Interceptor] = (),
+        self,
+        settings: Settings,
+        definitions: Registry,
+        auto_migrate: bool | None,
+        clock: Callable[[], float] | None,
+        codec: PayloadCodec | None = None,
+        interceptors: Sequence[Interceptor] = (),
         events: Events | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._events = events or Events()
         self._settings = settings
         self._codec = codec
@@ -56,23 +61,39 @@ class Opener:
             migrate = True if self._auto_migrate is None else self._auto_migrate
             store = self._shared or self._sqlite()
             return JournalEngine(
-                store, SQLITE, namespace, auto_migrate=migrate, max_payload=self._settings.max_payload,
-                own_store=self._shared is None, events=self._events,
-            )  # fmt: skip
+                store,
+                SQLITE,
+                namespace,
+                auto_migrate=migrate,
+                max_payload=self._settings.max_payload,
+                own_store=self._shared is None,
+                events=self._events,
+            )
         migrate = self._settings.auto_migrate if self._auto_migrate is None else self._auto_migrate
         if self.scheme == "temporal":
             from semel.engines.temporal.factory import open_engine  # extras are imported only when they are used
 
             return open_engine(
-                self._settings, namespace, self._definitions, migrate=migrate, records_too=self._auto_migrate,
-                clock=self._clock, codec=self._codec, interceptors=self._interceptors, events=self._events,
-            )  # fmt: skip
+                self._settings,
+                namespace,
+                self._definitions,
+                migrate=migrate,
+                records_too=self._auto_migrate,
+                clock=self._clock,
+                codec=self._codec,
+                interceptors=self._interceptors,
+                events=self._events,
+            )
         from semel.engines.postgres.store import PostgresStore
 
         return JournalEngine(
-            PostgresStore(self._settings.url), POSTGRES, namespace, auto_migrate=migrate,
-            max_payload=self._settings.max_payload, events=self._events,
-        )  # fmt: skip
+            PostgresStore(self._settings.url),
+            POSTGRES,
+            namespace,
+            auto_migrate=migrate,
+            max_payload=self._settings.max_payload,
+            events=self._events,
+        )
 
     def _sqlite(self) -> SqliteStore:
         return SqliteStore(self.path, self._clock, self._settings.sqlite_driver)

@@ -82,8 +82,9 @@ def _unreadable(command: Command, error: NotDecodable) -> NonDeterminism:
     return NonDeterminism(
         f"the recorded result of {command.kind} {command.name!r} (command {command.number}) cannot be read by this "
         f"code: {error.message} It waits, and goes on with code whose return annotation fits what is stored.",
-        expected=f"a result of {command.kind} {command.name!r} that can be read", found=error.message,
-    )  # fmt: skip
+        expected=f"a result of {command.kind} {command.name!r} that can be read",
+        found=error.message,
+    )
 
 
 def _step_failed(command: Command, status: str, error: ErrorInfo, workflow: str) -> ExecutionFailed | ExecutionTimedOut:

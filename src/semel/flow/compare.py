@@ -18,8 +18,11 @@ _foreign: Final[list[tuple[type[BaseException], Callable[[Any], Forbidden | NonD
 def alike(expected: IssuedCommand, found: IssuedCommand) -> bool:
     if isinstance(expected, Asked) and isinstance(found, Asked):
         return (expected.command, expected.kind, expected.name, expected.mark) == (
-            found.command, found.kind, found.name, found.mark,
-        )  # fmt: skip
+            found.command,
+            found.kind,
+            found.name,
+            found.mark,
+        )
     return isinstance(expected, Dropped) and isinstance(found, Dropped) and expected.command == found.command
 
 
@@ -50,8 +53,10 @@ def difference(
         f"workflow {key!r} ({name}) cannot go on: its journal says {recorded}, its code now "
         f"does {done}{f' at {line}' if line else ''}. It waits. Deploy code that does what the journal says, "
         "or put the change behind ctx.patched('…'); it goes on by itself then.",
-        expected=recorded, found=done, where=line,
-    )  # fmt: skip
+        expected=recorded,
+        found=done,
+        where=line,
+    )
 
 
 def told(entry: Entry | None) -> str:

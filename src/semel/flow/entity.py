@@ -365,8 +365,10 @@ class Actor(Instance):
             self._warned = True
             log.warning(
                 "%s: more than max_keys=%s message keys within its window: the oldest are forgotten, and a duplicate "
-                "of their messages would count again", self.who.key, f"{self.entity.max_keys:,}",
-            )  # fmt: skip
+                "of their messages would count again",
+                self.who.key,
+                f"{self.entity.max_keys:,}",
+            )
 
     def _end(self, turn: Turn) -> None:
         """It ends unless there is more to do, here or in its inbox. Keys and counts are not for one life only."""

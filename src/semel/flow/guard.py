@@ -42,20 +42,47 @@ _EVENTS: Final = {
     **dict.fromkeys(("glob.glob", "pathlib.Path.glob", "pathlib.Path.rglob"), _FILES),
     **dict.fromkeys(
         (
-            "os.chdir", "os.chflags", "os.chmod", "os.chown", "os.fwalk", "os.link", "os.listdir", "os.listdrives",
-            "os.lockf", "os.mkdir", "os.remove", "os.removexattr", "os.rename", "os.rmdir", "os.scandir",
-            "os.setxattr", "os.symlink", "os.truncate", "os.utime", "os.walk",
+            "os.chdir",
+            "os.chflags",
+            "os.chmod",
+            "os.chown",
+            "os.fwalk",
+            "os.link",
+            "os.listdir",
+            "os.listdrives",
+            "os.lockf",
+            "os.mkdir",
+            "os.remove",
+            "os.removexattr",
+            "os.rename",
+            "os.rmdir",
+            "os.scandir",
+            "os.setxattr",
+            "os.symlink",
+            "os.truncate",
+            "os.utime",
+            "os.walk",
         ),
         _FILES,
     ),
     **dict.fromkeys(
         (
-            "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.posix_spawn", "os.putenv", "os.spawn",
-            "os.startfile", "os.startfile/2", "os.system", "os.unsetenv",
+            "os.exec",
+            "os.fork",
+            "os.forkpty",
+            "os.kill",
+            "os.killpg",
+            "os.posix_spawn",
+            "os.putenv",
+            "os.spawn",
+            "os.startfile",
+            "os.startfile/2",
+            "os.system",
+            "os.unsetenv",
         ),
         _PROCESS,
     ),
-}  # fmt: skip
+}
 _FAMILIES: Final = {
     "socket": _NETWORK,
     "http": _NETWORK,
@@ -70,14 +97,26 @@ _FAMILIES: Final = {
 }
 """Every event that begins with the word and a dot."""
 
-_BYSTANDERS: Final = frozenset({
-    "importlib", "_frozen_importlib", "_frozen_importlib_external", "zipimport",  # an import, and what it brings
-    "linecache", "tokenize", "traceback", "warnings",  # showing lines of source
-    "logging",  # what a handler does with a record is the operator's choice
-    "zoneinfo",  # time zones are read from files
-    "weakref",  # finalizers of other people's objects, run here by chance
-    "bdb", "pdb", "coverage", "pydevd", "_pydevd_bundle",  # debuggers, and what measures tests
-})  # fmt: skip
+_BYSTANDERS: Final = frozenset(
+    {
+        "importlib",
+        "_frozen_importlib",
+        "_frozen_importlib_external",
+        "zipimport",  # an import, and what it brings
+        "linecache",
+        "tokenize",
+        "traceback",
+        "warnings",  # showing lines of source
+        "logging",  # what a handler does with a record is the operator's choice
+        "zoneinfo",  # time zones are read from files
+        "weakref",  # finalizers of other people's objects, run here by chance
+        "bdb",
+        "pdb",
+        "coverage",
+        "pydevd",
+        "_pydevd_bundle",  # debuggers, and what measures tests
+    }
+)
 """Modules on whose behalf anything may happen: none of it is the workflow's doing."""
 
 _guarded: Final[dict[int, tuple[str, FrameType]]] = {}
@@ -125,8 +164,10 @@ def refuse_app(what: str) -> None:
         line = _culprit(_stack(sys._getframe(1), outermost))
         raise refusal(
             f"{where}: {what}{_at(line)} asks from outside, and again at each replay. In workflow code it is ctx that "
-            "asks: ctx.enqueue, ctx.execute_task, ctx.start_workflow; what only reads belongs in a task.", what, line
-        )  # fmt: skip
+            "asks: ctx.enqueue, ctx.execute_task, ctx.start_workflow; what only reads belongs in a task.",
+            what,
+            line,
+        )
 
 
 def refusal(message: str, what: str, line: str) -> Forbidden:

@@ -92,11 +92,20 @@ def dump(past: RecordedRun) -> str:
     if past.input is None:
         raise InvalidValue(f"{past.kind} {past.key!r} ({past.id}) is past its retention: its input is gone.")
     file = _File(
-        workflow=past.name, kind=past.kind, key=past.key, id=past.id, namespace=past.namespace, queue=past.queue,
-        generation=past.generation, seed=past.seed, parent=past.parent, input=Raw(past.input), base=past.base,
+        workflow=past.name,
+        kind=past.kind,
+        key=past.key,
+        id=past.id,
+        namespace=past.namespace,
+        queue=past.queue,
+        generation=past.generation,
+        seed=past.seed,
+        parent=past.parent,
+        input=Raw(past.input),
+        base=past.base,
         snapshot=None if past.snapshot is None else _named(past.snapshot),
         commits=[[_opened(entry) for entry in entries.load(body)] for body in past.commits],
-    )  # fmt: skip
+    )
     return msgspec.json.format(msgspec.json.encode(file), indent=1).decode() + "\n"
 
 
@@ -119,11 +128,20 @@ def load(text: str | bytes) -> RecordedRun:
 
 def _past(file: _File) -> RecordedRun:
     return RecordedRun(
-        file.id, file.workflow, file.key, file.namespace, file.queue, file.generation, file.seed, file.parent,
-        bytes(file.input), None if file.snapshot is None else _stored(file.snapshot), file.base,
+        file.id,
+        file.workflow,
+        file.key,
+        file.namespace,
+        file.queue,
+        file.generation,
+        file.seed,
+        file.parent,
+        bytes(file.input),
+        None if file.snapshot is None else _stored(file.snapshot),
+        file.base,
         tuple(entries.dump([_closed(entry) for entry in commit]) for commit in file.commits),
         file.kind,
-    )  # fmt: skip
+    )
 
 
 def _opened(entry: Entry) -> dict[str, Raw]:
@@ -149,17 +167,29 @@ def _closed(told: dict[str, Raw]) -> Any:
 def _named(data: bytes) -> _Start:
     start = snapshot.load(data)
     return _Start(
-        Raw(start.input), start.run, start.numbers, start.counts, start.attributes,
-        [_opened(signal) for signal in start.signals], Raw(msgspec.json.encode(start.seen.to_json())),
-        start.active, start.deadline,
-    )  # fmt: skip
+        Raw(start.input),
+        start.run,
+        start.numbers,
+        start.counts,
+        start.attributes,
+        [_opened(signal) for signal in start.signals],
+        Raw(msgspec.json.encode(start.seen.to_json())),
+        start.active,
+        start.deadline,
+    )
 
 
 def _stored(start: _Start) -> bytes:
     return snapshot.dump(
         snapshot.Snapshot(
-            bytes(start.input), start.run, start.numbers, start.counts, start.attributes,
+            bytes(start.input),
+            start.run,
+            start.numbers,
+            start.counts,
+            start.attributes,
             tuple(_closed(signal) for signal in start.signals),
-            DedupWindow.from_json(msgspec.json.decode(start.seen)), start.active, start.deadline,
+            DedupWindow.from_json(msgspec.json.decode(start.seen)),
+            start.active,
+            start.deadline,
         )
-    )  # fmt: skip
+    )

@@ -424,9 +424,15 @@ class Instance:
                 turn.ended = completed(self.workflow, main.result(), self.settings.max_payload)
             case ContinueAsNew(payload=payload):
                 turn.again = Snapshot(
-                    payload, self.run + 1, self._numbers, self.counts, self.attributes, self._signals.waiting,
-                    self._seen, deadline=self._deadline,
-                )  # fmt: skip
+                    payload,
+                    self.run + 1,
+                    self._numbers,
+                    self.counts,
+                    self.attributes,
+                    self._signals.waiting,
+                    self._seen,
+                    deadline=self._deadline,
+                )
             case ended:
                 turn.ended = ended
 

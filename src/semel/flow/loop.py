@@ -165,9 +165,14 @@ class FlowLoop:
         self._timer(due / 1_000_000, callback, (), None, due, name)
 
     def _timer(
-        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None,
-        due: int | None = None, name: str = "",
-    ) -> Timer:  # fmt: skip
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+        due: int | None = None,
+        name: str = "",
+    ) -> Timer:
         timer = Timer(when, callback, list(args), self._self, context)
         timer.due = max(self.now, round(min(when, NEVER) * 1_000_000)) if due is None else due
         timer.name = name
@@ -317,8 +322,10 @@ def _forbidden(what: str) -> Forbidden:
     line = where()
     return refusal(
         f"{what} in workflow code{f' at {line}' if line else ''}: a workflow is run again from its journal and must do "
-        "the same each time. Do it in a task (ctx.execute_task) or in a step (ctx.step).", what, line
-    )  # fmt: skip
+        "the same each time. Do it in a task (ctx.execute_task) or in a step (ctx.step).",
+        what,
+        line,
+    )
 
 
 def _refuse(name: str) -> None:

@@ -48,10 +48,17 @@ def dump(snapshot: Snapshot) -> bytes:
     """As it is stored."""
     return _encode(
         _Stored(
-            Raw(snapshot.input), snapshot.run, snapshot.numbers, snapshot.counts, snapshot.attributes,
-            list(snapshot.signals), snapshot.seen.to_json(), snapshot.active, snapshot.deadline,
+            Raw(snapshot.input),
+            snapshot.run,
+            snapshot.numbers,
+            snapshot.counts,
+            snapshot.attributes,
+            list(snapshot.signals),
+            snapshot.seen.to_json(),
+            snapshot.active,
+            snapshot.deadline,
         )
-    )  # fmt: skip
+    )
 
 
 def load(data: bytes) -> Snapshot:

@@ -28,9 +28,14 @@ _TRANSACTION: Final = Kind.TRANSACTION
 
 
 def step_of(
-    kind: Kind, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None,
-    retry: Retry | int | None, limit: int,
-) -> Command:  # fmt: skip
+    kind: Kind,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    name: str | None,
+    retry: Retry | int | None,
+    limit: int,
+) -> Command:
     """The command to run a function in place."""
     label, tries = name, ONCE if retry is None else retry_of(retry, ONCE)
     timeout = None
@@ -45,10 +50,16 @@ def step_of(
     if recipe.takes and (name is not None or retry is not None):
         _refuse_options(kind, fn, args, {"name": name, "retry": retry})
     return Command(
-        kind, recipe.label, _mark(recipe.label, args, kwargs) if args or kwargs else "", tries=tries,
-        call=_bound(kind, fn, args, kwargs), read=recipe.read, write=recipe.write, never_awaits=recipe.never_awaits,
+        kind,
+        recipe.label,
+        _mark(recipe.label, args, kwargs) if args or kwargs else "",
+        tries=tries,
+        call=_bound(kind, fn, args, kwargs),
+        read=recipe.read,
+        write=recipe.write,
+        never_awaits=recipe.never_awaits,
         timeout=timeout,
-    )  # fmt: skip
+    )
 
 
 class Recipe(NamedTuple):

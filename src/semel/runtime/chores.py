@@ -49,12 +49,14 @@ class Chore:
 class Chores:
     """The chores of one worker. None of them waits for another, and none ends because it fails."""
 
-    def __init__(self, worker: str, outage: Outage) -> None:
+    def __init__(self, worker: str, outage: Outage, *chores: Chore) -> None:
         self._worker = worker
         self._outage = outage
         self._failures = RepeatedFailures()
         self._chores: dict[str, Chore] = {}
         self._tasks: dict[str, asyncio.Task[None]] | None = None
+        for chore in chores:
+            self.add(chore)
 
     def add(self, chore: Chore) -> None:
         """One more, under a name of its own; it begins at once if the others have begun."""

@@ -61,12 +61,18 @@ def log_successes(rows: Iterable[Success]) -> None:
     handler.gather(
         [
             handler.formatter.format_line(
-                created, "INFO", log.name, _message(kind, name, key, execution, attempt, status, seconds), execution,
-                key, name, attempt,
+                created,
+                "INFO",
+                log.name,
+                _message(kind, name, key, execution, attempt, status, seconds),
+                execution,
+                key,
+                name,
+                attempt,
             )
             for kind, name, key, execution, attempt, status, seconds in rows
         ]
-    )  # fmt: skip
+    )
 
 
 def _message(

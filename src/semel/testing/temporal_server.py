@@ -86,9 +86,13 @@ class TemporalServer:
         try:
             with self._log.open("ab") as log:
                 self._child = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_tie(),
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    preexec_fn=_tie(),
                     start_new_session=True,  # Ctrl-C at the terminal is for us, and we stop it
-                )  # fmt: skip
+                )
         finally:
             born.set()
         self._child.wait()
@@ -98,9 +102,21 @@ class TemporalServer:
         haste = [] if self._durable else ["--sqlite-pragma", "synchronous=0"]
         values = [f"--dynamic-config-value={key}={value}" for key, value in self._config.items()]
         return [
-            program(), "server", "start-dev", "--ip", HOST, "--port", str(self.port), *look,
-            "--db-filename", str(self.database), "--log-level", "warn", *haste, *values,
-        ]  # fmt: skip
+            program(),
+            "server",
+            "start-dev",
+            "--ip",
+            HOST,
+            "--port",
+            str(self.port),
+            *look,
+            "--db-filename",
+            str(self.database),
+            "--log-level",
+            "warn",
+            *haste,
+            *values,
+        ]
 
     async def _until_it_serves(self, began: int) -> None:
         from semel.engines.temporal.connect import Target, connect
@@ -165,10 +181,16 @@ class TemporalServer:
 
 @contextmanager
 def temporal_server(
-    folder: Path, *, port: int | None = None, namespaces: Sequence[str] = (), retention: Duration = RETENTION,
-    database: str = "temporal.db", ui_port: int | None = None, config: dict[str, str] | None = None,
+    folder: Path,
+    *,
+    port: int | None = None,
+    namespaces: Sequence[str] = (),
+    retention: Duration = RETENTION,
+    database: str = "temporal.db",
+    ui_port: int | None = None,
+    config: dict[str, str] | None = None,
     durable: bool = False,
-) -> Iterator[TemporalServer]:  # fmt: skip
+) -> Iterator[TemporalServer]:
     """A server with its files in the folder and these namespaces, until the block ends; nothing is left running.
 
     Without a port it takes a free one. `config` are dynamic-config values, as JSON, on top of those that make it quick.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from operator import itemgetter
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from semel.contract.rates import Bucket, Rate, parse_rate, refill, take, wait_for_one
 from semel.contract.times import span
+from semel.define.context import Running
 from semel.define.task import Task
 from semel.engines.journal.control import wake
 from semel.engines.journal.lanes import FLOWS
@@ -54,6 +55,25 @@ class Claim(Struct, frozen=True):
     def fence(self) -> Fence:
         """See Fence."""
         return (self.lane, self.seq, self.token, self.execution)
+
+    def context(self, namespace: str, queue: str, note: Callable[[Running], None]) -> Running:
+        """What the function can know of this attempt; `note` hears of its progress."""
+        return Running(
+            self.execution,
+            self.key,
+            self.name,
+            self.kind,
+            namespace,
+            queue,
+            self.attempt,
+            self.max_attempts,
+            self.generation,
+            self.token,
+            bool(self.cancel),
+            parent_workflow_id=self.parent,
+            _root=self.root,
+            _note=note,
+        )
 
 
 def random_number() -> int:

@@ -117,9 +117,22 @@ def redrive(namespace: str, id_: str, new_id: str) -> Script[str | None]:
     if not rows:
         return None
     (
-        kind, name, key, lane, generation, print_, input_, most, concurrency_key, retention, window, status,
-        current, stripped, root,
-    ) = rows[0]  # fmt: skip
+        kind,
+        name,
+        key,
+        lane,
+        generation,
+        print_,
+        input_,
+        most,
+        concurrency_key,
+        retention,
+        window,
+        status,
+        current,
+        stripped,
+        root,
+    ) = rows[0]
     if Status(status) not in RELEASED or not current or stripped:
         return None
     if not (yield SqlQuery("release_key", (id_,))):

@@ -59,9 +59,16 @@ class JournalEngine:
     """Executions in a database, for one namespace and one event loop."""
 
     def __init__(
-        self, store: Store, capabilities: Capabilities, namespace: str, *, auto_migrate: bool, max_payload: int,
-        own_store: bool = True, events: Events | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        capabilities: Capabilities,
+        namespace: str,
+        *,
+        auto_migrate: bool,
+        max_payload: int,
+        own_store: bool = True,
+        events: Events | None = None,
+    ) -> None:
         self._events = events or Events()
         self.capabilities = capabilities
         self._store = store

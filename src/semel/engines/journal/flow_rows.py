@@ -156,9 +156,14 @@ async def carry_out(lanes: Lanes, made: Commit, commands: list[Command], dropped
         await _carry_out(lanes, made, command, unborn)
     born = {birth.command for birth in made.births}
     made.stops = [
-        c.ref for c in dropped if c.kind in _EXECUTIONS and c.ref is not None and c.number not in born
-        and c.start is not None and c.on_close != "abandon"
-    ]  # fmt: skip
+        c.ref
+        for c in dropped
+        if c.kind in _EXECUTIONS
+        and c.ref is not None
+        and c.number not in born
+        and c.start is not None
+        and c.on_close != "abandon"
+    ]
 
 
 def _remember(made: Commit, turn: Turn, attempt: int) -> None:

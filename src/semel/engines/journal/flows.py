@@ -286,10 +286,16 @@ class Flows:
     async def _new(self, claim: Claim, found: Loaded) -> Instance:
         start = Snapshot(claim.input) if found.snapshot is None else snapshot.load(found.snapshot)
         who = Identity(
-            claim.execution, claim.key or claim.execution, claim.name, self._worker.namespace,
-            self._worker.intake.queue_of(claim.lane), claim.generation, claim.input, claim.parent,
+            claim.execution,
+            claim.key or claim.execution,
+            claim.name,
+            self._worker.namespace,
+            self._worker.intake.queue_of(claim.lane),
+            claim.generation,
+            claim.input,
+            claim.parent,
             claim.root,
-        )  # fmt: skip
+        )
         if claim.kind == "entity":
             actor = await self._actor(claim.execution, who, start)
             _warn(actor, claim, found.parks)
@@ -320,9 +326,13 @@ class Flows:
         log.error("%s %r is parked: %s", claim.kind, claim.key, why, exc_info=error if is_news else None)
         info = ErrorInfo(type(error).__name__, str(error)) if isinstance(error, NonDeterminism) else describe(error)
         await retry_unavailable(
-            self._worker.store.run, park, self._worker.id, claim.fence, dump_error(info),
+            self._worker.store.run,
+            park,
+            self._worker.id,
+            claim.fence,
+            dump_error(info),
             int(wait * 1_000_000),
-        )  # fmt: skip
+        )
         self._worker.events.parked(held.running, info, wait)
         self._worker.heart.due_in(wait)
 
@@ -429,8 +439,12 @@ def _say_went_back(held: Held, known: int, now: int) -> None:
         held.drop(number)
     log.error(
         "%s %r: the database went back in time, from commit %d to commit %d (a restore, or a failover that lost the "
-        "last transactions): it goes on from there", held.claim.kind, held.claim.key, known, now,
-    )  # fmt: skip
+        "last transactions): it goes on from there",
+        held.claim.kind,
+        held.claim.key,
+        known,
+        now,
+    )
 
 
 def _warn(actor: Actor, claim: Claim, parks: int) -> None:

@@ -35,18 +35,57 @@ def load_error(data: bytes | None) -> ErrorInfo | None:
 def execution(row: Row) -> Execution:
     """One row of the view, as `get`, `find`, `recent` and `history` select it."""
     (
-        id_, kind, name, key, queue, priority, status, attempt, most, created, run_at, started, finished, retention,
-        window, generation, previous, worker, progress, cancel, error, stripped,
-        parent, stranded,
-    ) = row  # fmt: skip
+        id_,
+        kind,
+        name,
+        key,
+        queue,
+        priority,
+        status,
+        attempt,
+        most,
+        created,
+        run_at,
+        started,
+        finished,
+        retention,
+        window,
+        generation,
+        previous,
+        worker,
+        progress,
+        cancel,
+        error,
+        stripped,
+        parent,
+        stranded,
+    ) = row
     return Execution(
-        id=id_, kind=kind, name=name, key=key, queue=queue, priority=priority, status=Status(status),
-        attempt=attempt, max_attempts=most, created_at=from_micros(created), run_at=optional(run_at),
-        started_at=optional(started), finished_at=optional(finished), retention=span(retention),
-        window=span(window), generation=generation, previous_id=previous, worker=worker, progress=progress,
-        cancel_requested=bool(cancel), error=load_error(error), expired=bool(stripped), parent_id=parent,
+        id=id_,
+        kind=kind,
+        name=name,
+        key=key,
+        queue=queue,
+        priority=priority,
+        status=Status(status),
+        attempt=attempt,
+        max_attempts=most,
+        created_at=from_micros(created),
+        run_at=optional(run_at),
+        started_at=optional(started),
+        finished_at=optional(finished),
+        retention=span(retention),
+        window=span(window),
+        generation=generation,
+        previous_id=previous,
+        worker=worker,
+        progress=progress,
+        cancel_requested=bool(cancel),
+        error=load_error(error),
+        expired=bool(stripped),
+        parent_id=parent,
         stranded=bool(stranded),
-    )  # fmt: skip
+    )
 
 
 @procedure(ConnectionRole.READ, atomic=True)
@@ -176,9 +215,20 @@ def past(namespace: str, id_: str) -> Script[RecordedRun | None]:
             break
         # It continued as new between the two statements; look again.
     return RecordedRun(
-        id_, name, key or id_, namespace, queue, generation, root, parent, _bytes(input_), _bytes(snapshot), base or 0,
-        tuple(body for _, _, body in rows), kind,
-    )  # fmt: skip
+        id_,
+        name,
+        key or id_,
+        namespace,
+        queue,
+        generation,
+        root,
+        parent,
+        _bytes(input_),
+        _bytes(snapshot),
+        base or 0,
+        tuple(body for _, _, body in rows),
+        kind,
+    )
 
 
 def _bytes(data: bytes | None) -> bytes | None:

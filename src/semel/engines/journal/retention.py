@@ -47,9 +47,12 @@ def clean() -> Script[tuple[int, int]]:
             case RetentionAction.FORGET:
                 forget.append((id_,))
     for name, rows in (
-        ("strip", strip), ("forget", forget), ("forget_flows", strip + forget), ("forget_seen", forget),
+        ("strip", strip),
+        ("forget", forget),
+        ("forget_flows", strip + forget),
+        ("forget_seen", forget),
         ("slip", again),
-    ):  # fmt: skip
+    ):
         if rows:
             yield SqlBatch(name, rows)
     return len(slips), len(ids)

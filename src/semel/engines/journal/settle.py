@@ -160,20 +160,34 @@ async def report_lost(worker: JournalWorker, ids: list[str]) -> None:
         found = await worker.store.run(get, worker.namespace, id_)
         if found is not None:  # else it belongs to another namespace of this database
             running = Running(
-                found.id, found.key, found.name, found.kind, worker.namespace, found.queue, found.attempt,
-                found.max_attempts, found.generation, 0,
-            )  # fmt: skip
+                found.id,
+                found.key,
+                found.name,
+                found.kind,
+                worker.namespace,
+                found.queue,
+                found.attempt,
+                found.max_attempts,
+                found.generation,
+                0,
+            )
             worker.events.ended(running, found.status, None, found.error)
 
 
 def _success(claim: Claim, ending: Ending) -> Success:
-    return (
-        claim.kind, claim.name, claim.key, claim.execution, claim.attempt, ending.status.value, ending.seconds
-    )  # fmt: skip
+    return (claim.kind, claim.name, claim.key, claim.execution, claim.attempt, ending.status.value, ending.seconds)
 
 
 def _running(worker: JournalWorker, claim: Claim) -> Running:
     return Running(
-        claim.execution, claim.key, claim.name, claim.kind, worker.namespace, worker.intake.queue_of(claim.lane),
-        claim.attempt, claim.max_attempts, claim.generation, claim.token,
-    )  # fmt: skip
+        claim.execution,
+        claim.key,
+        claim.name,
+        claim.kind,
+        worker.namespace,
+        worker.intake.queue_of(claim.lane),
+        claim.attempt,
+        claim.max_attempts,
+        claim.generation,
+        claim.token,
+    )

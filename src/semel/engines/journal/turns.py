@@ -103,9 +103,20 @@ class Commit(Struct, eq=False):
     def plain(self) -> bool:
         """Nothing but a row of the journal?"""
         return not (
-            self.consumed or self.births or self.joins or self.stops or self.published or self.attributes
-            or self.sends or self.seen or self.forgotten or self.forgives or self.ended or self.restart or self.rests
-        )  # fmt: skip
+            self.consumed
+            or self.births
+            or self.joins
+            or self.stops
+            or self.published
+            or self.attributes
+            or self.sends
+            or self.seen
+            or self.forgotten
+            or self.forgives
+            or self.ended
+            or self.restart
+            or self.rests
+        )
 
 
 @procedure(ConnectionRole.SETTLE, atomic=True, quiet=True)
@@ -138,8 +149,9 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
     yield from _consume([row for c in good for row in c.consumed])
     for name, lists in (
         ("publish", [_last(c.published) for c in good]),
-        ("deliver", [c.sends for c in good]), ("see", [c.seen for c in good]),
-    ):  # fmt: skip
+        ("deliver", [c.sends for c in good]),
+        ("see", [c.seen for c in good]),
+    ):
         if rows_of := [row for one in lists for row in one]:
             yield SqlBatch(name, sorted(rows_of, key=lambda row: str(row[0])) if name == "deliver" else rows_of)
     yield from _forget([c for c in good if c.forgotten or c.hits or c.overflowed or c.conflicts])

@@ -58,10 +58,18 @@ class JournalWorker:
     """Runs tasks of one namespace, in this event loop and in threads beside it."""
 
     def __init__(
-        self, store: Store, namespace: str, hub: Hub, registry: Registry, queues: Sequence[str] | None,
-        settings: Settings, lanes: Lanes, queue_settings: WrittenQueueSettings,
-        prepare: Callable[[], Awaitable[None]], events: Events,
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        namespace: str,
+        hub: Hub,
+        registry: Registry,
+        queues: Sequence[str] | None,
+        settings: Settings,
+        lanes: Lanes,
+        queue_settings: WrittenQueueSettings,
+        prepare: Callable[[], Awaitable[None]],
+        events: Events,
+    ) -> None:
         self.events = events
         self._measures = events.wants_ends
         """Is it measured how long tasks take? Asked once for each batch, since the level of a logger may change."""
@@ -80,9 +88,7 @@ class JournalWorker:
         self.heart = Heart(self)
         self.lookout = Lookout(self)
         self.cleaning = Cleaning(self)
-        self.chores = Chores(self.name, self.outage)
-        self.chores.add(self.cleaning.chore())
-        self.chores.add(self.lookout.chore())
+        self.chores = Chores(self.name, self.outage, self.cleaning.chore(), self.lookout.chore())
         self.flows = Flows(self, lanes)
         self._lanes = lanes
         self._queue_settings = queue_settings
@@ -295,11 +301,7 @@ class JournalWorker:
         self.wake.set()
 
     def _begin(self, claim: Claim) -> None:
-        running = Running(
-            claim.execution, claim.key, claim.name, claim.kind, self.namespace, self.intake.queue_of(claim.lane),
-            claim.attempt, claim.max_attempts, claim.generation, claim.token, bool(claim.cancel),
-            parent_workflow_id=claim.parent, _root=claim.root, _note=self.heart.note,
-        )  # fmt: skip
+        running = claim.context(self.namespace, self.intake.queue_of(claim.lane), self.heart.note)
         if self.events.observed:
             self.events.claimed(running)
         run = self._run if claim.kind == "task" else self._hold

@@ -96,9 +96,19 @@ class Runner:
             raise _given_back()
         info = activity.info()
         running = Running(
-            slip.id, slip.key, task.name, "task", self._namespace, info.task_queue, slip.attempt, slip.max_attempts,
-            slip.generation, slip.attempt, parent_workflow_id=slip.parent, _root=slip.root,
-        )  # fmt: skip
+            slip.id,
+            slip.key,
+            task.name,
+            "task",
+            self._namespace,
+            info.task_queue,
+            slip.attempt,
+            slip.max_attempts,
+            slip.generation,
+            slip.attempt,
+            parent_workflow_id=slip.parent,
+            _root=slip.root,
+        )
         if self.events.observed:
             self.events.claimed(running)
             self.events.started(running)

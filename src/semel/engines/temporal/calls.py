@@ -11,10 +11,14 @@ from semel.errors import EngineError, EngineUnavailable, phrase
 
 T = TypeVar("T")
 _AWAY = (
-    RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED,
-    RPCStatusCode.ABORTED, RPCStatusCode.CANCELLED,
-    RPCStatusCode.UNKNOWN, RPCStatusCode.INTERNAL,  # a connection that broke, a server that is about to go
-)  # fmt: skip
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.ABORTED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.UNKNOWN,
+    RPCStatusCode.INTERNAL,  # a connection that broke, a server that is about to go
+)
 
 
 async def call(request: Awaitable[T]) -> T:

@@ -41,9 +41,12 @@ async def cancel(client: Client, reader: Reader, id: str) -> Status | None:
         await _end(client, seen, CANCELLED)  # asked to stop, it would begin at once
         return await _status_after(reader, id)
     request = RequestCancelWorkflowExecutionRequest(
-        namespace=client.namespace, workflow_execution=WorkflowExecution(workflow_id=seen.info.execution.workflow_id),
-        first_execution_run_id=seen.first_run, identity=client.identity, request_id=str(uuid.uuid4()),
-    )  # fmt: skip
+        namespace=client.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=seen.info.execution.workflow_id),
+        first_execution_run_id=seen.first_run,
+        identity=client.identity,
+        request_id=str(uuid.uuid4()),
+    )
     if await call_or_none(client.workflow_service.request_cancel_workflow_execution(request, retry=True)) is None:
         return await _status_after(reader, id)
     if execution.status is Status.PENDING:
@@ -122,9 +125,12 @@ async def _shared(reader: Reader, id: str) -> bool:
 
 async def _end(client: Client, seen: Seen, why: str) -> None:
     request = TerminateWorkflowExecutionRequest(
-        namespace=client.namespace, workflow_execution=WorkflowExecution(workflow_id=seen.info.execution.workflow_id),
-        first_execution_run_id=seen.first_run, reason=why, identity=client.identity,
-    )  # fmt: skip
+        namespace=client.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=seen.info.execution.workflow_id),
+        first_execution_run_id=seen.first_run,
+        reason=why,
+        identity=client.identity,
+    )
     await call_or_none(client.workflow_service.terminate_workflow_execution(request, retry=True))
 
 
@@ -147,9 +153,12 @@ async def signal(
     if not seen.live:
         return (await reader.execution(seen)).status
     request = SignalWorkflowExecutionRequest(
-        namespace=client.namespace, workflow_execution=seen.info.execution, signal_name=name, identity=client.identity,
+        namespace=client.namespace,
+        workflow_execution=seen.info.execution,
+        signal_name=name,
+        identity=client.identity,
         request_id=str(uuid.uuid4()),
-    )  # fmt: skip
+    )
     status: Status | None = None
 
     async def send() -> None:
@@ -215,11 +224,21 @@ async def redrive(starter: Starter, reader: Reader, id: str, now: datetime) -> s
     if given is None:
         return None
     again = ExecutionMemo(
-        card.kind, card.name, card.fingerprint, card.key, priority=card.priority, max_attempts=card.max_attempts,
-        retention=card.retention, window=card.window, timeout=card.timeout,
-        root=card.root or (id if card.key is None else None), parent=card.parent,
-        concurrency_key=card.concurrency_key, foreign=card.foreign, ledger=card.ledger,
-    )  # fmt: skip
+        card.kind,
+        card.name,
+        card.fingerprint,
+        card.key,
+        priority=card.priority,
+        max_attempts=card.max_attempts,
+        retention=card.retention,
+        window=card.window,
+        timeout=card.timeout,
+        root=card.root or (id if card.key is None else None),
+        parent=card.parent,
+        concurrency_key=card.concurrency_key,
+        foreign=card.foreign,
+        ledger=card.ledger,
+    )
     run = await starter.follow(found[1], seen.info.task_queue, given, again, newest, execution.status, card.generation)
     return None if run is None else execution_id(run, found[1])
 

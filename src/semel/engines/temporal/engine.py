@@ -49,9 +49,13 @@ from semel.settings import QueueSettings, Settings
 
 log = logging.getLogger("semel.temporal")
 TEMPORAL = Capabilities(
-    "temporal", many_machines=True, in_order=False, limits=False, hears_in_steps=False,
+    "temporal",
+    many_machines=True,
+    in_order=False,
+    limits=False,
+    hears_in_steps=False,
     foreign_workflows=True,
-)  # fmt: skip
+)
 AT_ONCE = 100
 
 
@@ -61,9 +65,16 @@ class TemporalEngine:
     capabilities = TEMPORAL
 
     def __init__(
-        self, target: Target, records: Records, settings: Settings, definitions: Registry, *,
-        auto_migrate: bool, clock: Callable[[], float], events: Events | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        target: Target,
+        records: Records,
+        settings: Settings,
+        definitions: Registry,
+        *,
+        auto_migrate: bool,
+        clock: Callable[[], float],
+        events: Events | None = None,
+    ) -> None:
         self.events = events or Events()
         self.records = records
         self.namespace = target.namespace

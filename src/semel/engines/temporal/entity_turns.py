@@ -57,11 +57,18 @@ def written(turn: Turn) -> bytes:
     state = turn.again or turn.snapshot
     return msgspec.json.encode(
         EntityTurn(
-            raw(None if state is None else snapshot.dump(state)), rests(turn),
-            bool(turn.commands or turn.dropped), turn.due, tuple(map(row_of, turn.replies)), tuple(turn.forgotten),
-            turn.hits, turn.overflowed, True, tuple(turn.conflicts),
+            raw(None if state is None else snapshot.dump(state)),
+            rests(turn),
+            bool(turn.commands or turn.dropped),
+            turn.due,
+            tuple(map(row_of, turn.replies)),
+            tuple(turn.forgotten),
+            turn.hits,
+            turn.overflowed,
+            True,
+            tuple(turn.conflicts),
         )
-    )  # fmt: skip
+    )
 
 
 def read(data: bytes) -> EntityTurn:

@@ -49,10 +49,12 @@ NONDETERMINISM: Final = "[TMPRL1100]"
 CANCELLED: Final = "semel: cancelled before it began"
 """Why an execution was terminated that had not begun: it is no error."""
 CLOSED = {
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
-}  # fmt: skip
+}
 _RUNNING = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
 _TERMINATED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_TERMINATED
 _CONTINUED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
@@ -185,17 +187,30 @@ class Reader(Histories):
         if status is Status.WAITING and error is None and details is not None:
             alarm = alarm_in(await self._latest(seen, 1000))
         return Execution(
-            id=seen.id, kind=card.kind, name=card.name, key=card.key, queue=info.task_queue, priority=card.priority,
-            status=status, attempt=_attempt(info, status, done), max_attempts=card.max_attempts,
-            created_at=began, run_at=optional(due if done else card.due) if waits else alarm,
+            id=seen.id,
+            kind=card.kind,
+            name=card.name,
+            key=card.key,
+            queue=info.task_queue,
+            priority=card.priority,
+            status=status,
+            attempt=_attempt(info, status, done),
+            max_attempts=card.max_attempts,
+            created_at=began,
+            run_at=optional(due if done else card.due) if waits else alarm,
             started_at=began if begun else None,
             finished_at=seen.closed_at if info.HasField("close_time") else None,
             retention=card.kept,
-            window=card.held, generation=card.generation, previous_id=card.previous,
+            window=card.held,
+            generation=card.generation,
+            previous_id=card.previous,
             worker=_worker_of(activity),
-            progress=await self._progress(activity), cancel_requested=_cancel_requested(details), error=error,
-            expired=False, parent_id=card.parent,
-        )  # fmt: skip
+            progress=await self._progress(activity),
+            cancel_requested=_cancel_requested(details),
+            error=error,
+            expired=False,
+            parent_id=card.parent,
+        )
 
     async def _progress(self, activity: PendingActivityInfo | None) -> str | None:
         if activity is None or not activity.heartbeat_details.payloads:
@@ -320,10 +335,13 @@ class Reader(Histories):
         token = b""
         while True:
             request = GetWorkflowExecutionHistoryRequest(
-                namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
+                namespace=self._client.namespace,
+                execution=WorkflowExecution(workflow_id=id, run_id=run),
                 history_event_filter_type=HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
-                wait_new_event=True, skip_archival=True, next_page_token=token,
-            )  # fmt: skip
+                wait_new_event=True,
+                skip_archival=True,
+                next_page_token=token,
+            )
             found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
             if found is None:
                 return None
@@ -366,9 +384,14 @@ def prior_of(seen: Seen, execution: Execution, adopted: bytes | None = None) -> 
     """Who holds a key. `adopted` is the fingerprint of one whose card has none."""
     card = seen.card
     return Prior(
-        execution.id, card.name, adopted or bytes.fromhex(card.fingerprint), execution.status, card.generation,
-        execution.window_ends_at, card.parent,
-    )  # fmt: skip
+        execution.id,
+        card.name,
+        adopted or bytes.fromhex(card.fingerprint),
+        execution.status,
+        card.generation,
+        execution.window_ends_at,
+        card.parent,
+    )
 
 
 def _plain(payload: Payload) -> Any:

@@ -18,10 +18,17 @@ from semel.settings import Settings
 
 
 def open_engine(
-    settings: Settings, namespace: str, definitions: Registry, *, migrate: bool, records_too: bool | None,
-    clock: Callable[[], float], codec: PayloadCodec | None = None,
-    interceptors: Sequence[Interceptor] = (), events: Events | None = None,
-) -> Engine:  # fmt: skip
+    settings: Settings,
+    namespace: str,
+    definitions: Registry,
+    *,
+    migrate: bool,
+    records_too: bool | None,
+    clock: Callable[[], float],
+    codec: PayloadCodec | None = None,
+    interceptors: Sequence[Interceptor] = (),
+    events: Events | None = None,
+) -> Engine:
     """A new engine for the running event loop; it connects with its first verb."""
     target = replace(parse(settings.url, settings.temporal, namespace), codec=codec, interceptors=tuple(interceptors))
     records = open_records(settings.records, namespace, clock, records_too, settings.sqlite_driver)

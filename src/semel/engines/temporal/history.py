@@ -36,18 +36,20 @@ class Histories:
     async def closing(self, id: str, run: str) -> HistoryEvent | None:
         """The last event of a closed run, without waiting for it."""
         request = GetWorkflowExecutionHistoryRequest(
-            namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
+            namespace=self._client.namespace,
+            execution=WorkflowExecution(workflow_id=id, run_id=run),
             history_event_filter_type=HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
-        )  # fmt: skip
+        )
         found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
         return found.history.events[-1] if found is not None and found.history.events else None
 
     async def beginning(self, id: str, run: str) -> HistoryEvent | None:
         """The first event of a run."""
         request = GetWorkflowExecutionHistoryRequest(
-            namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
+            namespace=self._client.namespace,
+            execution=WorkflowExecution(workflow_id=id, run_id=run),
             maximum_page_size=1,
-        )  # fmt: skip
+        )
         found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
         return found.history.events[0] if found is not None and found.history.events else None
 
@@ -56,9 +58,10 @@ class Histories:
         token = b""
         while True:
             request = GetWorkflowExecutionHistoryRequest(
-                namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
+                namespace=self._client.namespace,
+                execution=WorkflowExecution(workflow_id=id, run_id=run),
                 next_page_token=token,
-            )  # fmt: skip
+            )
             found = await call_or_none(self._service.get_workflow_execution_history(request, retry=True))
             if found is None:
                 return
@@ -73,9 +76,11 @@ class Histories:
         token = b""
         while True:
             request = GetWorkflowExecutionHistoryReverseRequest(
-                namespace=self._client.namespace, execution=WorkflowExecution(workflow_id=id, run_id=run),
-                maximum_page_size=20, next_page_token=token,
-            )  # fmt: skip
+                namespace=self._client.namespace,
+                execution=WorkflowExecution(workflow_id=id, run_id=run),
+                maximum_page_size=20,
+                next_page_token=token,
+            )
             found = await call_or_none(self._service.get_workflow_execution_history_reverse(request, retry=True))
             for event in found.history.events if found is not None else ():
                 yield event

@@ -31,14 +31,31 @@ async def start(
         await send()
 
     input = StartWorkflowInput(
-        workflow=request.workflow_type.name, args=args, id=request.workflow_id, task_queue=request.task_queue.name,
-        execution_timeout=None, run_timeout=None, task_timeout=None,
+        workflow=request.workflow_type.name,
+        args=args,
+        id=request.workflow_id,
+        task_queue=request.task_queue.name,
+        execution_timeout=None,
+        run_timeout=None,
+        task_timeout=None,
         id_reuse_policy=WorkflowIDReusePolicy(request.workflow_id_reuse_policy),
-        id_conflict_policy=WorkflowIDConflictPolicy(request.workflow_id_conflict_policy), retry_policy=None,
-        cron_schedule="", memo=memo, search_attributes=None, start_delay=None, headers={}, start_signal=None,
-        start_signal_args=(), static_summary=None, static_details=None, ret_type=None, rpc_metadata={},
-        rpc_timeout=None, request_eager_start=False, priority=Priority.default,
-    )  # fmt: skip
+        id_conflict_policy=WorkflowIDConflictPolicy(request.workflow_id_conflict_policy),
+        retry_policy=None,
+        cron_schedule="",
+        memo=memo,
+        search_attributes=None,
+        start_delay=None,
+        headers={},
+        start_signal=None,
+        start_signal_args=(),
+        static_summary=None,
+        static_details=None,
+        ret_type=None,
+        rpc_metadata={},
+        rpc_timeout=None,
+        request_eager_start=False,
+        priority=Priority.default,
+    )
     first = _first(client, last)
     await (last(input) if first is None else first.start_workflow(input))
 

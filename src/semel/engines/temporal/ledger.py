@@ -49,10 +49,22 @@ def reserve(namespace: str, wanted: Reservation) -> Script[Prior]:
 
 def _row(namespace: str, wanted: Reservation) -> Row:
     return (
-        namespace, wanted.kind, wanted.key, wanted.execution, wanted.name, wanted.queue, wanted.priority,
-        wanted.max_attempts, wanted.generation, wanted.previous, wanted.fingerprint, wanted.input,
-        micros(wanted.retention), micros(wanted.window), DAY,
-    )  # fmt: skip
+        namespace,
+        wanted.kind,
+        wanted.key,
+        wanted.execution,
+        wanted.name,
+        wanted.queue,
+        wanted.priority,
+        wanted.max_attempts,
+        wanted.generation,
+        wanted.previous,
+        wanted.fingerprint,
+        wanted.input,
+        micros(wanted.retention),
+        micros(wanted.window),
+        DAY,
+    )
 
 
 @procedure(ConnectionRole.SETTLE)
@@ -132,9 +144,10 @@ def clean(namespace: str) -> Script[tuple[int, list[str]]]:
             case RetentionAction.FORGET:
                 forget.append((execution,))
     for name, rows, shared in (
-        ("strip_record_keys", strip, (namespace,)), ("forget_record_keys", forget, (namespace,)),
+        ("strip_record_keys", strip, (namespace,)),
+        ("forget_record_keys", forget, (namespace,)),
         ("put_off_record_keys", later, (namespace, DAY)),
-    ):  # fmt: skip
+    ):
         if rows:
             yield SqlBatch(name, rows, shared)
     return len(due), open_
@@ -157,13 +170,47 @@ def prior_of(row: Any) -> Prior:
 def execution_of(row: Any) -> Execution:
     """A row of the ledger, as it looks from outside."""
     (
-        kind, key, execution, name, queue, priority, most, attempt, generation, previous, _, status, created, finished,
-        retention, window, stripped, error, _,
-    ) = row  # fmt: skip
+        kind,
+        key,
+        execution,
+        name,
+        queue,
+        priority,
+        most,
+        attempt,
+        generation,
+        previous,
+        _,
+        status,
+        created,
+        finished,
+        retention,
+        window,
+        stripped,
+        error,
+        _,
+    ) = row
     return Execution(
-        id=execution, kind=kind, name=name, key=key, queue=queue, priority=priority, status=Status(status),
-        attempt=attempt, max_attempts=most, created_at=from_micros(created), run_at=None,
-        started_at=from_micros(created), finished_at=optional(finished), retention=span(retention), window=span(window),
-        generation=generation, previous_id=previous, worker=None, progress=None, cancel_requested=False,
-        error=load_error(error), expired=bool(stripped),
-    )  # fmt: skip
+        id=execution,
+        kind=kind,
+        name=name,
+        key=key,
+        queue=queue,
+        priority=priority,
+        status=Status(status),
+        attempt=attempt,
+        max_attempts=most,
+        created_at=from_micros(created),
+        run_at=None,
+        started_at=from_micros(created),
+        finished_at=optional(finished),
+        retention=span(retention),
+        window=span(window),
+        generation=generation,
+        previous_id=previous,
+        worker=None,
+        progress=None,
+        cancel_requested=False,
+        error=load_error(error),
+        expired=bool(stripped),
+    )

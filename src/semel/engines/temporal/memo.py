@@ -24,6 +24,8 @@ RESET: Final = "semel.reset"
 PUBLISHED: Final = "semel.published."
 """How the names of memo fields begin that hold published values."""
 
+CLOSE_MODE: Final = "semel.close"
+"""The memo field of a child that says how it goes when its parent ends."""
 ATTEMPT: Final = "semel.attempt"
 """The memo field of a task that was tried before: how often, the last error, when it is due again."""
 
@@ -97,12 +99,22 @@ def card_of(start: StartRequest, now: int) -> ExecutionMemo:
     elif options.run_at is not None:
         due = int(options.run_at.timestamp() * 1_000_000)
     return ExecutionMemo(
-        options.kind, options.name, start.fingerprint.hex(), start.key, priority=options.priority,
-        max_attempts=options.max_attempts, retention=micros(options.retention), window=micros(options.window), due=due,
-        timeout=0 if options.timeout is None else micros(options.timeout), root=start.root, parent=start.parent,
-        concurrency_key=start.concurrency_key, foreign=options.foreign,
+        options.kind,
+        options.name,
+        start.fingerprint.hex(),
+        start.key,
+        priority=options.priority,
+        max_attempts=options.max_attempts,
+        retention=micros(options.retention),
+        window=micros(options.window),
+        due=due,
+        timeout=0 if options.timeout is None else micros(options.timeout),
+        root=start.root,
+        parent=start.parent,
+        concurrency_key=start.concurrency_key,
+        foreign=options.foreign,
         ledger=start.key is not None and options.kind != "entity" and not options.foreign and options.window > COVERED,
-    )  # fmt: skip
+    )
 
 
 KEPT: Final = [

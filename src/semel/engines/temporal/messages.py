@@ -90,15 +90,21 @@ class Mail:
         encode, start = self._client.data_converter.encode, first.start
         memo = {name: (await encode([value]))[0] for name, value in to_memo(card).items()}
         return SignalWithStartWorkflowExecutionRequest(
-            namespace=self._client.namespace, workflow_id=workflow_id("entity", start.key or ""),
-            workflow_type=WorkflowType(name=start.options.name), task_queue=TaskQueue(name=start.options.queue),
-            input=Payloads(payloads=await encode([wrap(start.payload)])), identity=self._client.identity,
-            request_id=start.id, signal_name=MESSAGES, memo=Memo(fields=memo), search_attributes=indexed(card),
+            namespace=self._client.namespace,
+            workflow_id=workflow_id("entity", start.key or ""),
+            workflow_type=WorkflowType(name=start.options.name),
+            task_queue=TaskQueue(name=start.options.queue),
+            input=Payloads(payloads=await encode([wrap(start.payload)])),
+            identity=self._client.identity,
+            request_id=start.id,
+            signal_name=MESSAGES,
+            memo=Memo(fields=memo),
+            search_attributes=indexed(card),
             # One that has ended has keys to leave: the next one has to be told whose heir it is.
             workflow_id_reuse_policy=WorkflowIdReusePolicy.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
             workflow_id_conflict_policy=WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
             signal_input=Payloads(payloads=await encode([wrap(letters)])),
-        )  # fmt: skip
+        )
 
     async def _revive(self, id: str, first: Message, card: ExecutionMemo) -> None:
         """The entity has ended: begin the one that follows it. Of many who do so at once, all begin the same one."""

@@ -168,9 +168,10 @@ async def _register(client: Client, retention: timedelta) -> SemelError | None:
     """Register the namespace. It may be there already, also where we may not register any: then why it was not done."""
     what = f"register namespace {client.namespace!r}"
     request = RegisterNamespaceRequest(
-        namespace=client.namespace, workflow_execution_retention_period=_duration(retention),
+        namespace=client.namespace,
+        workflow_execution_retention_period=_duration(retention),
         description="made by semel migrate",
-    )  # fmt: skip
+    )
     try:
         await client.workflow_service.register_namespace(request, retry=True)
     except RPCError as error:

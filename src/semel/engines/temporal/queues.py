@@ -58,11 +58,14 @@ async def _write(client: Client, name: str, settings: QueueSettings) -> None:
     rate = settings.rate_limit
     limit = RateLimit(requests_per_second=rate.count / rate.per) if rate is not None and rate.count else None
     request = UpdateTaskQueueConfigRequest(
-        namespace=client.namespace, identity=client.identity, task_queue=name, task_queue_type=_ACTIVITY,
+        namespace=client.namespace,
+        identity=client.identity,
+        task_queue=name,
+        task_queue_type=_ACTIVITY,
         update_queue_rate_limit=UpdateTaskQueueConfigRequest.RateLimitUpdate(
             rate_limit=limit, reason=REASON + _dump(settings)
         ),
-    )  # fmt: skip
+    )
     try:
         await client.workflow_service.update_task_queue_config(request, retry=True)
     except RPCError as error:
@@ -159,6 +162,4 @@ async def _state(client: Client, reader: Reader, name: str, now: datetime) -> Qu
     told_of = list(await asyncio.gather(*map(one, looked)))
     more = max(0, await reader.count(query) - MOST) if len(looked) == MOST else 0
     counts = {what: told_of.count(what) for what in ("ready", "runs", "delayed")}
-    return QueueState(
-        name, counts["ready"] + more, counts["runs"], counts["delayed"], await _settings(client, name)
-    )  # fmt: skip
+    return QueueState(name, counts["ready"] + more, counts["runs"], counts["delayed"], await _settings(client, name))

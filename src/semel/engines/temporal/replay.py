@@ -81,9 +81,10 @@ async def replay(
     witness = ReplayRecorder()
     replayer = Replayer(
         workflows=[class_of(registry, registry[name], settings, coverage)],
-        workflow_runner=runner(registry, DataConverter.default), namespace=namespace,
+        workflow_runner=runner(registry, DataConverter.default),
+        namespace=namespace,
         interceptors=[witness.interceptor()],
-    )  # fmt: skip
+    )
     failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
     return Again(_told(Replayed(id_, name, history.workflow_id), history, witness, failure), witness.host)
 

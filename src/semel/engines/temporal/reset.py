@@ -46,15 +46,34 @@ async def past(client: Client, reader: Reader, seen: Seen, *, whole: bool = True
                 f"again when it rests, use semel replay, or: temporal workflow show -w {execution.workflow_id}"
             )
         return RecordedRun(
-            seen.id, card.name, card.key or execution.workflow_id, client.namespace, seen.info.task_queue,
-            card.generation, seen.id, card.parent, b"{}", state, kind="entity",
-        )  # fmt: skip
+            seen.id,
+            card.name,
+            card.key or execution.workflow_id,
+            client.namespace,
+            seen.info.task_queue,
+            card.generation,
+            seen.id,
+            card.parent,
+            b"{}",
+            state,
+            kind="entity",
+        )
     told = await run_history.read(reader, execution.workflow_id, execution.run_id)
     return RecordedRun(
-        seen.id, card.name, card.key or execution.workflow_id, client.namespace, seen.info.task_queue, card.generation,
-        told.carried.seed or seen.id, card.parent, told.input, told.snapshot, told.first.base, told.commits(),
+        seen.id,
+        card.name,
+        card.key or execution.workflow_id,
+        client.namespace,
+        seen.info.task_queue,
+        card.generation,
+        told.carried.seed or seen.id,
+        card.parent,
+        told.input,
+        told.snapshot,
+        told.first.base,
+        told.commits(),
         card.kind,
-    )  # fmt: skip
+    )
 
 
 async def reset(client: Client, reader: Reader, starter: Starter, id: str, commit: int, now: datetime) -> str:
@@ -76,10 +95,15 @@ async def reset(client: Client, reader: Reader, starter: Starter, id: str, commi
     # No request asked for it: what did is sent again to the execution that it began.
     after = successor_card(structs.replace(card, due=None, asked=""), card, seen.id, card.generation)
     run = await starter.launch(
-        execution.workflow_id, seen.info.task_queue, before.input or b"{}", after,
-        str(uuid.uuid5(_HEIR, execution.run_id)), after=(await reader.execution(seen)).status,
-        carried=msgspec.json.encode(carried), memo=memo,
-    )  # fmt: skip
+        execution.workflow_id,
+        seen.info.task_queue,
+        before.input or b"{}",
+        after,
+        str(uuid.uuid5(_HEIR, execution.run_id)),
+        after=(await reader.execution(seen)).status,
+        carried=msgspec.json.encode(carried),
+        memo=memo,
+    )
     if run is None:
         raise NotResettable(f"execution {id} changed while it was being reset: try again.")
     return execution_id(run, execution.workflow_id)
@@ -110,9 +134,12 @@ async def inheritance(reader: Reader, id: str, run: str, commit: int) -> Inherit
     made = fork(_as_past(told, id), commit)
     rows = told.commits()[: commit - told.first.base]
     return Inheritance(
-        carryover.Carried(told.first.start, told.first.base), [Raw(row) for row in rows], list(made.answers.values()),
-        [*(signal for _, signal in made.signals), *told.unheard()], told.wards(),
-    )  # fmt: skip
+        carryover.Carried(told.first.start, told.first.base),
+        [Raw(row) for row in rows],
+        list(made.answers.values()),
+        [*(signal for _, signal in made.signals), *told.unheard()],
+        told.wards(),
+    )
 
 
 def _as_past(told: Chronicle, id: str) -> RecordedRun:

@@ -14,8 +14,8 @@ from temporalio.api.history.v1 import HistoryEvent
 from semel.engine.start_request import StartRequest
 from semel.engines.temporal.carryover import Carried, Inheritance, load, unpack
 from semel.engines.temporal.executions import Reader
-from semel.engines.temporal.inside.commands import CLOSED
 from semel.engines.temporal.inside.journal import filled
+from semel.engines.temporal.memo import CLOSE_MODE
 from semel.engines.temporal.names import execution_id, workflow_id
 from semel.engines.temporal.payloads import bytes_of
 from semel.engines.temporal.worker_requests import FORK, START, STEP, StepResult, read_made, read_told, request_id_of
@@ -152,8 +152,8 @@ async def _tell_of_start(told: Chronicle, reader: Reader, event: HistoryEvent) -
 async def _tell_of_child(told: Chronicle, reader: Reader, event: HistoryEvent) -> None:
     if event.event_type == EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
         memo = event.start_child_workflow_execution_initiated_event_attributes.memo.fields
-        if CLOSED in memo:
-            (agreed,) = await reader.decode([memo[CLOSED]])
+        if CLOSE_MODE in memo:
+            (agreed,) = await reader.decode([memo[CLOSE_MODE]])
             told.children[event.event_id] = str(msgspec.json.decode(bytes_of(agreed) or b'""')), ""
     elif event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
         began = event.child_workflow_execution_started_event_attributes

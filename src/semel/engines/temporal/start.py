@@ -139,9 +139,18 @@ class Starter:
         return await self.launch(id, queue, payload, after, str(same), after=how)
 
     async def launch(
-        self, id: str, queue: str, payload: bytes, card: ExecutionMemo, request_id: str, *, after: Status | None = None,
-        carried: bytes | None = None, memo: Mapping[str, Any] = NO_MEMO, joins: bool = False,
-    ) -> str | None:  # fmt: skip
+        self,
+        id: str,
+        queue: str,
+        payload: bytes,
+        card: ExecutionMemo,
+        request_id: str,
+        *,
+        after: Status | None = None,
+        carried: bytes | None = None,
+        memo: Mapping[str, Any] = NO_MEMO,
+        joins: bool = False,
+    ) -> str | None:
         """The run that it started; None: the id is taken. Asked again with one `request_id`, the answer is the same.
 
         The stable request id is what makes a start safe to repeat, also where the reply to the first was lost. What
@@ -155,14 +164,18 @@ class Starter:
         if joins:
             conflict = WorkflowIdConflictPolicy.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
         request = StartWorkflowExecutionRequest(
-            namespace=client.namespace, workflow_id=id, workflow_type=WorkflowType(name=card.name),
-            task_queue=TaskQueue(name=queue), identity=client.identity, request_id=request_id,
+            namespace=client.namespace,
+            workflow_id=id,
+            workflow_type=WorkflowType(name=card.name),
+            task_queue=TaskQueue(name=queue),
+            identity=client.identity,
+            request_id=request_id,
             workflow_id_reuse_policy=_policy(after),
             workflow_id_conflict_policy=conflict,
             on_conflict_options=OnConflictOptions(attach_request_id=True) if joins else None,
             search_attributes=indexed(card),
             priority=priority_of(card.priority)._to_proto() if card.priority else None,
-        )  # fmt: skip
+        )
         if card.foreign and card.due is not None:  # a workflow of Semel's waits by itself
             request.workflow_start_delay.FromMicroseconds(max(0, card.due - self._now()))
         run: str | None = None

@@ -108,8 +108,11 @@ class UnknownWork:
             self._warned.add((kind, name))
             log.warning(
                 "%s %r on queue %r is not known to worker %s, which leaves it for a worker that has it",
-                kind, name, queue, self._worker,
-            )  # fmt: skip
+                kind,
+                name,
+                queue,
+                self._worker,
+            )
 
     def activity(self) -> Callable[..., Any]:
         """The activity that is run for a task that is not known here. The server offers the task again."""
@@ -121,9 +124,11 @@ class UnknownWork:
             if not self._has(info.activity_type, info.task_queue):
                 wait = min(LATEST, FIRST_WAIT * 2.0 ** min(info.attempt - 1, 10))
             raise ApplicationError(
-                f"task {info.activity_type!r} is not known to this worker", type=UNKNOWN,
-                next_retry_delay=timedelta(seconds=wait), category=ApplicationErrorCategory.BENIGN,
-            )  # fmt: skip
+                f"task {info.activity_type!r} is not known to this worker",
+                type=UNKNOWN,
+                next_retry_delay=timedelta(seconds=wait),
+                category=ApplicationErrorCategory.BENIGN,
+            )
 
         return activity.defn(dynamic=True)(unknown)
 
@@ -166,9 +171,15 @@ class UnknownWork:
         ).history.events
         wait = min(LATEST, FIRST_WAIT * 2.0 ** min(task.attempt, 10))
         self._held[info.run_id] = _Held(
-            info.workflow_id, info.run_id, card.name, info.task_queue, task.attempt, events[0].event_id,
-            events[0].version, time.monotonic() + wait,
-        )  # fmt: skip
+            info.workflow_id,
+            info.run_id,
+            card.name,
+            info.task_queue,
+            task.attempt,
+            events[0].event_id,
+            events[0].version,
+            time.monotonic() + wait,
+        )
         self._arrived.set()
 
     async def _report_all(self) -> None:
@@ -199,9 +210,11 @@ class UnknownWork:
             with contextlib.suppress(RPCError):
                 await self._client.get_workflow_handle(held.workflow_id, run_id=held.run_id).signal(POKE)
         request = RespondWorkflowTaskFailedRequest(
-            namespace=self._client.namespace, identity=self._client.identity, cause=CAUSE,
+            namespace=self._client.namespace,
+            identity=self._client.identity,
+            cause=CAUSE,
             task_token=_task_token(await self._namespace(), held),
-        )  # fmt: skip
+        )
         with contextlib.suppress(RPCError):  # its time was over, and others have it now
             await self._client.workflow_service.respond_workflow_task_failed(request)
 
@@ -288,10 +301,13 @@ def _task_token(namespace_id: str, held: _Held) -> bytes:
     nothing. Should a server make its tokens otherwise, it refuses this one, and the task waits for its timeout.
     """
     return (
-        _text(1, namespace_id) + _text(2, held.workflow_id) + _text(3, held.run_id)
-        + _number(4, held.last_event + 1) + _number(5, held.attempt)
+        _text(1, namespace_id)
+        + _text(2, held.workflow_id)
+        + _text(3, held.run_id)
+        + _number(4, held.last_event + 1)
+        + _number(5, held.attempt)
         + (_number(11, held.version) if held.version > 0 else b"")
-    )  # fmt: skip
+    )
 
 
 def _text(field: int, value: str) -> bytes:

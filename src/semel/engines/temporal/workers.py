@@ -40,9 +40,13 @@ class Presence:
         self._client = client
         self._lease = lease
         self._beat = WorkerHeartbeat(
-            worker_instance_key=str(id), worker_identity=name, task_queue=queues, sdk_name=SDK,
-            start_time=_stamp(time.time()), plugins=_plugins(functions),
-        )  # fmt: skip
+            worker_instance_key=str(id),
+            worker_identity=name,
+            task_queue=queues,
+            sdk_name=SDK,
+            start_time=_stamp(time.time()),
+            plugins=_plugins(functions),
+        )
         self._beat.elapsed_since_last_heartbeat.CopyFrom(_duration(lease / BEATS))
 
     async def tell(self, *, ends: bool = False) -> None:
@@ -85,9 +89,14 @@ async def workers(client: Client) -> list[WorkerState]:
 def _state(beat: WorkerHeartbeat) -> WorkerState:
     lease = beat.elapsed_since_last_heartbeat.ToTimedelta() * BEATS
     return WorkerState(
-        int(beat.worker_instance_key), beat.worker_identity, beat.task_queue, beat.start_time.ToDatetime(tzinfo=UTC),
-        beat.heartbeat_time.ToDatetime(tzinfo=UTC) + lease, _functions(beat), _homes(beat),
-    )  # fmt: skip
+        int(beat.worker_instance_key),
+        beat.worker_identity,
+        beat.task_queue,
+        beat.start_time.ToDatetime(tzinfo=UTC),
+        beat.heartbeat_time.ToDatetime(tzinfo=UTC) + lease,
+        _functions(beat),
+        _homes(beat),
+    )
 
 
 def _plugins(functions: Mapping[str, str]) -> list[PluginInfo]:

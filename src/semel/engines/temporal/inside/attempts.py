@@ -26,9 +26,10 @@ from semel.engines.temporal.payloads import unwrap, wrap
 from semel.flow.turn import Ended
 
 BY_OTHERS: Final = RetryPolicy(
-    initial_interval=timedelta(milliseconds=250), maximum_interval=timedelta(seconds=5),
+    initial_interval=timedelta(milliseconds=250),
+    maximum_interval=timedelta(seconds=5),
     non_retryable_error_types=["TemporalTimeout:Heartbeat", "TemporalTimeout:StartToClose"],
-)  # fmt: skip
+)
 """The server offers a task again that was given to a worker without its function. All else is decided here: our
 activities raise what is not retryable, and a worker that died counts as an attempt."""
 FOR_EVER: Final = timedelta(days=3650)
@@ -71,10 +72,19 @@ _to_verdict: Final = converter_of(Verdict)
 
 
 async def attempts(
-    clock: Clock, name: str, queue: str, input: bytes, slip: Callable[[int], AttemptInfo], *, max_attempts: int,
-    lease: timedelta, priority: int, tell: Callable[[int, ErrorInfo | None, int], None] = lambda *_: None,
-    mark: str | None = None, lost: Callable[[AttemptInfo, Verdict], None] = lambda *_: None,
-) -> Ended:  # fmt: skip
+    clock: Clock,
+    name: str,
+    queue: str,
+    input: bytes,
+    slip: Callable[[int], AttemptInfo],
+    *,
+    max_attempts: int,
+    lease: timedelta,
+    priority: int,
+    tell: Callable[[int, ErrorInfo | None, int], None] = lambda *_: None,
+    mark: str | None = None,
+    lost: Callable[[AttemptInfo, Verdict], None] = lambda *_: None,
+) -> Ended:
     """Run a task to its end. Cancelled: so is the activity.
 
     `tell` hears of each attempt that is not the last: how many there were that count, its error, when the next is due.
@@ -90,11 +100,17 @@ async def attempts(
             about = replace(about, undecoded=(clock.now() - undecoded_since) / 1_000_000)
         try:
             result: RawValue = await workflow.execute_activity(
-                name, args=[wrap(input), wrap(msgspec.json.encode(about))], task_queue=queue,
-                result_type=RawValue, start_to_close_timeout=FOR_EVER, heartbeat_timeout=lease, retry_policy=BY_OTHERS,
+                name,
+                args=[wrap(input), wrap(msgspec.json.encode(about))],
+                task_queue=queue,
+                result_type=RawValue,
+                start_to_close_timeout=FOR_EVER,
+                heartbeat_timeout=lease,
+                retry_policy=BY_OTHERS,
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                priority=priority_of(priority), activity_id=mark,
-            )  # fmt: skip
+                priority=priority_of(priority),
+                activity_id=mark,
+            )
             return Ended(Status.COMPLETED, unwrap(result))
         except ActivityError as error:
             if is_cancelled_exception(error):

@@ -149,9 +149,15 @@ def _task_members(
 
 
 def _flow_class(
-    label: str, one: Definition, versions: Callable[[], Sequence[Definition]], settings: Settings,
-    coverage: Coverage | None, events: FromThreads | None, *, sandboxed: bool = True,
-) -> type:  # fmt: skip
+    label: str,
+    one: Definition,
+    versions: Callable[[], Sequence[Definition]],
+    settings: Settings,
+    coverage: Coverage | None,
+    events: FromThreads | None,
+    *,
+    sandboxed: bool = True,
+) -> type:
     def begin(self: Any) -> None:
         self.host = _host(versions(), settings)
         self.host.coverage = coverage

@@ -32,7 +32,7 @@ from semel.engines.temporal.arrivals import Look, Moment, activity_source, child
 from semel.engines.temporal.failures import ended_of
 from semel.engines.temporal.inside.attempts import FOR_EVER, AttemptInfo, attempts, priority_of
 from semel.engines.temporal.inside.events import report_lost
-from semel.engines.temporal.memo import card_of, to_memo
+from semel.engines.temporal.memo import CLOSE_MODE, card_of, to_memo
 from semel.engines.temporal.names import TASK, attributes_of, execution_id, split, workflow_id
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.worker_requests import (
@@ -55,8 +55,6 @@ from semel.settings import Settings
 if TYPE_CHECKING:
     from semel.engines.temporal.inside.host import FlowHost
 
-CLOSED: Final = "semel.close"
-"""The memo field of a child that says how it goes when its parent ends."""
 STAYS: Final = (Status.COMPLETED.value, "started", "refused")
 """Answers that stay true when a workflow goes back: what failed is tried again."""
 AT_ONCE: Final = timedelta(milliseconds=1)
@@ -253,10 +251,17 @@ class Commands:
             return AttemptInfo(id_, options.name, None, attempt, options.max_attempts, 0, start.root, who.id)
 
         ended = await attempts(
-            self._host.clock, options.name, options.queue, start.payload, slip, max_attempts=options.max_attempts,
-            lease=self._host.settings.worker.lease, priority=options.priority, mark=marked(command),
+            self._host.clock,
+            options.name,
+            options.queue,
+            start.payload,
+            slip,
+            max_attempts=options.max_attempts,
+            lease=self._host.settings.worker.lease,
+            priority=options.priority,
+            mark=marked(command),
             lost=partial(report_lost, self._host.events, options.queue),
-        )  # fmt: skip
+        )
         return _resolved(command, ended, id_)
 
     async def _execution(self, command: Command, start: StartRequest) -> Resolved:
@@ -291,11 +296,17 @@ class Commands:
         clock = self._host.clock
         card = card_of(replace(start, parent=self._instance.who.id), clock.now())
         handle: Any = await workflow.start_child_workflow(
-            options.name, wrap(start.payload), id=id_, task_queue=options.queue, result_type=RawValue,
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE, parent_close_policy=ParentClosePolicy.ABANDON,
-            memo=to_memo(card) | ({} if on_close == "abandon" else {CLOSED: on_close}),
-            search_attributes=attributes_of(card), priority=priority_of(options.priority),
-        )  # fmt: skip
+            options.name,
+            wrap(start.payload),
+            id=id_,
+            task_queue=options.queue,
+            result_type=RawValue,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            parent_close_policy=ParentClosePolicy.ABANDON,
+            memo=to_memo(card) | ({} if on_close == "abandon" else {CLOSE_MODE: on_close}),
+            search_attributes=attributes_of(card),
+            priority=priority_of(options.priority),
+        )
         ref = execution_id(handle.first_execution_run_id, id_)
         if on_close != "abandon":
             self.wards[ref] = on_close
@@ -361,7 +372,7 @@ class Commands:
 
     async def _outcome(self, id: str, command: Command | None = None) -> Ended:
         """Have a worker wait for the end of an execution that is no child of this run."""
-        asking = start_bridge(OUTCOME, id, self._host.settings)
+        asking = call_worker(OUTCOME, id, self._host.settings)
         if command is not None and (number := getattr(asking, "_seq", None)) is not None:
             source = self._sources[command.number] = activity_source(str(number))  # as the SDK calls it
             if id in self._followed:
@@ -374,7 +385,7 @@ class Commands:
             raise
 
     async def _bridge(self, name: str, ask: Any) -> RawValue:
-        return await bridge(name, ask, self._host.settings)
+        return await call_worker(name, ask, self._host.settings)
 
     async def _start_unawaited(self, command: Command, start: StartRequest) -> None:
         """Start what code that has ended did not wait for: it lives on by itself, or ends with its parent as agreed."""
@@ -416,10 +427,14 @@ class Commands:
     async def _local(self, place: steps.Place) -> StepResult:
         return made_of(
             await workflow.execute_local_activity(
-                STEP, wrap(msgspec.json.encode(place)), result_type=RawValue, start_to_close_timeout=FOR_EVER,
-                retry_policy=PATIENT, local_retry_threshold=AT_ONCE,
+                STEP,
+                wrap(msgspec.json.encode(place)),
+                result_type=RawValue,
+                start_to_close_timeout=FOR_EVER,
+                retry_policy=PATIENT,
+                local_retry_threshold=AT_ONCE,
             )
-        )  # fmt: skip
+        )
 
     @property
     def ready(self) -> bool:
@@ -458,13 +473,8 @@ class Commands:
         await self._bridge(CLOSE, {command.ref or "": ASKED})
 
 
-async def bridge(name: str, ask: Any, settings: Settings) -> RawValue:
-    """Have a worker do something, for as long as it takes."""
-    return await start_bridge(name, ask, settings)
-
-
-def start_bridge(name: str, ask: Any, settings: Settings) -> workflow.ActivityHandle[RawValue]:
-    """Ask a worker to do something."""
+def call_worker(name: str, ask: Any, settings: Settings) -> workflow.ActivityHandle[RawValue]:
+    """Have a worker do something, for as long as it takes; to be awaited."""
     return workflow.start_activity(
         name,
         wrap(msgspec.json.encode(ask)),

@@ -103,9 +103,12 @@ class EntityHost(FlowHost):
         if carried is not None or self.card.previous is None:
             return carried
         found: RawValue = await workflow.execute_activity(
-            INHERIT, wrap(msgspec.json.encode(self.card.previous)), result_type=RawValue,
-            start_to_close_timeout=timedelta(minutes=1), retry_policy=RetryPolicy(),
-        )  # fmt: skip
+            INHERIT,
+            wrap(msgspec.json.encode(self.card.previous)),
+            result_type=RawValue,
+            start_to_close_timeout=timedelta(minutes=1),
+            retry_policy=RetryPolicy(),
+        )
         return unwrap(found)
 
     async def _instance(self, input: bytes, carried: bytes | None) -> Instance:
@@ -223,8 +226,10 @@ class EntityHost(FlowHost):
             workflow.logger.warning(
                 "%s: %s answers and %s keys within its window are forgotten, the oldest ones: together they are larger "
                 "than the cluster takes. Answer less, or declare a shorter window or fewer max_keys.",
-                self._who.key, f"{packed.answers:,}", f"{packed.keys:,}",
-            )  # fmt: skip
+                self._who.key,
+                f"{packed.answers:,}",
+                f"{packed.keys:,}",
+            )
         return packed
 
     def _set_alarm(self, due: int | None) -> None:

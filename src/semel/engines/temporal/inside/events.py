@@ -36,9 +36,18 @@ def report_lost(events: FromThreads | None, queue: str, slip: AttemptInfo, verdi
     if events is None or workflow.unsafe.is_replaying():
         return
     running = Running(
-        slip.id, slip.key, slip.name, "task", workflow.info().namespace, queue, slip.attempt, slip.max_attempts,
-        slip.generation, slip.attempt, parent_workflow_id=slip.parent,
-    )  # fmt: skip
+        slip.id,
+        slip.key,
+        slip.name,
+        "task",
+        workflow.info().namespace,
+        queue,
+        slip.attempt,
+        slip.max_attempts,
+        slip.generation,
+        slip.attempt,
+        parent_workflow_id=slip.parent,
+    )
     status = Status(verdict.status)
     if verdict.retry_in is None:
         events.call(events.events.ended, running, status, None, verdict.error)

@@ -26,7 +26,7 @@ from semel.engines.temporal.arrivals import CANCEL, Incoming, Look, signal_sourc
 from semel.engines.temporal.carryover import Carried, ForkPoint, Inheritance
 from semel.engines.temporal.coverage import Coverage
 from semel.engines.temporal.inside.clock import Clock
-from semel.engines.temporal.inside.commands import Commands, bridge
+from semel.engines.temporal.inside.commands import Commands, call_worker
 from semel.engines.temporal.inside.events import report_parked, report_turn
 from semel.engines.temporal.inside.journal import Journal, adopt, began_with, row_of
 from semel.engines.temporal.inside.key_reservation import reserved, settled
@@ -191,9 +191,16 @@ class FlowHost(ABC):
         info, card = workflow.info(), self.card
         id_ = execution_id(info.first_execution_run_id, info.workflow_id)
         return Identity(
-            id_, card.key or info.workflow_id, card.name, info.namespace, info.task_queue, card.generation, input,
-            card.parent, seed or id_,
-        )  # fmt: skip
+            id_,
+            card.key or info.workflow_id,
+            card.name,
+            info.namespace,
+            info.task_queue,
+            card.generation,
+            input,
+            card.parent,
+            seed or id_,
+        )
 
     @abstractmethod
     async def _instance(self, input: bytes, carried: bytes | None) -> Instance:
@@ -290,6 +297,9 @@ class FlowHost(ABC):
             raise
         self._poked = False
         return made
+
+    async def _call_worker(self, name: str, ask: Any) -> RawValue:
+        return await call_worker(name, ask, self.settings)
 
     async def _through(self, work: Awaitable[T]) -> T:
         """Wait for something that cancelling does not end: the code hears of that in its own time."""
@@ -397,7 +407,7 @@ class WorkflowHost(FlowHost):
 
     async def _inherit(self, heir: ForkPoint) -> Inheritance:
         ask = ForkRequest(workflow.info().workflow_id, heir.run, heir.commit)
-        return carryover.unpack(unwrap(await self._through(bridge(FORK, ask, self.settings))) or b"{}")
+        return carryover.unpack(unwrap(await self._through(self._call_worker(FORK, ask))) or b"{}")
 
     async def _go_on(self, instance: Instance, left: Inheritance) -> None:
         """From where another run was: what it had asked for and not been told is asked for again."""
@@ -432,18 +442,24 @@ class WorkflowHost(FlowHost):
         self._count_conflicts(conflicts)
         start = msgspec.structs.replace(taken, signals=(*taken.signals, *late))
         carried = Carried(
-            Raw(snapshot.dump(start)), self.position, instance.who.seed, self.commands.wards,
+            Raw(snapshot.dump(start)),
+            self.position,
+            instance.who.seed,
+            self.commands.wards,
             any(isinstance(what, Stopped) for what, _ in came),
-        )  # fmt: skip
+        )
         workflow.continue_as_new(args=[wrap(taken.input), wrap(msgspec.json.encode(carried))], memo=memo_of_this())
 
 
 def _one_step(turn: Turn) -> bool:
     """Does a turn ask for a step and nothing else? One local activity does for both, then."""
     return (
-        len(turn.commands) == 1 and turn.commands[0].kind in IN_PLACE and not turn.dropped
-        and turn.ended is None and turn.again is None
-    )  # fmt: skip
+        len(turn.commands) == 1
+        and turn.commands[0].kind in IN_PLACE
+        and not turn.dropped
+        and turn.ended is None
+        and turn.again is None
+    )
 
 
 def warn_of_conflicts(key: str | None, conflicts: Sequence[MessageConflict]) -> None:

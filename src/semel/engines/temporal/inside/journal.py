@@ -83,5 +83,6 @@ def began_with(row: bytes, name: str, there: Sequence[int]) -> NonDeterminism:
     return NonDeterminism(
         f"workflow {name!r} began with version {version}, and this code has {known}. It waits. Keep the old function "
         "until all that began with it ended.",
-        expected=f"version {version}", found=f"versions {known}",
-    )  # fmt: skip
+        expected=f"version {version}",
+        found=f"versions {known}",
+    )

@@ -43,10 +43,21 @@ class Taking(Struct, frozen=True):
         card, input = self.card, stored(self.input)
         older = tuple if shape is None or input is None else partial(shape.older_fingerprints, card.name, input)
         return Reservation(
-            self.execution, card.kind, card.key or "", card.name, bytes.fromhex(card.fingerprint), card.kept, card.held,
-            card.generation, card.previous, queue=self.queue, priority=card.priority, max_attempts=card.max_attempts,
-            input=input, older=older,
-        )  # fmt: skip
+            self.execution,
+            card.kind,
+            card.key or "",
+            card.name,
+            bytes.fromhex(card.fingerprint),
+            card.kept,
+            card.held,
+            card.generation,
+            card.previous,
+            queue=self.queue,
+            priority=card.priority,
+            max_attempts=card.max_attempts,
+            input=input,
+            older=older,
+        )
 
 
 class Ending(Struct, frozen=True):
@@ -60,9 +71,7 @@ class Ending(Struct, frozen=True):
 
     def settlement(self) -> Settlement:
         """As the ledger takes it."""
-        return Settlement(
-            self.execution, Status(self.status), from_micros(self.at), stored(self.output), self.error
-        )  # fmt: skip
+        return Settlement(self.execution, Status(self.status), from_micros(self.at), stored(self.output), self.error)
 
 
 read_taking: Final = decoder_of(Taking).decode
@@ -82,9 +91,13 @@ async def settled(id: str, ended: Ended, now: int) -> None:
 
 async def _ask(name: str, ask: Any) -> RawValue:
     found: RawValue = await workflow.execute_activity(
-        name, wrap(msgspec.json.encode(ask)), result_type=RawValue, start_to_close_timeout=ONE_TRY,
-        schedule_to_close_timeout=FOR_EVER, retry_policy=PATIENT,
-    )  # fmt: skip
+        name,
+        wrap(msgspec.json.encode(ask)),
+        result_type=RawValue,
+        start_to_close_timeout=ONE_TRY,
+        schedule_to_close_timeout=FOR_EVER,
+        retry_policy=PATIENT,
+    )
     return found
 
 

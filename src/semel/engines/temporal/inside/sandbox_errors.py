@@ -14,8 +14,9 @@ from semel.errors import Forbidden, NonDeterminism
 from semel.flow.compare import refuse_too
 
 _LIBRARIES: Final = (
-    str(Path(__file__).parents[3]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
-)  # fmt: skip
+    str(Path(__file__).parents[3]),
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+)
 
 
 def translate(error: RestrictedWorkflowAccessError) -> Forbidden:

@@ -41,7 +41,7 @@ class TaskFlow:
         def slip(attempt: int) -> AttemptInfo:
             return AttemptInfo(
                 id_, card.name, card.key, attempt, card.max_attempts, card.generation, card.root, card.parent
-            )  # fmt: skip
+            )
 
         data = unwrap(input) or b"{}"
         try:
@@ -50,9 +50,17 @@ class TaskFlow:
             if card.due is not None:
                 await self.clock.until(card.due)
             ended = await attempts(
-                self.clock, card.name, info.task_queue, data, slip, max_attempts=card.max_attempts, lease=self._lease,
-                priority=card.priority, tell=_tell, lost=partial(report_lost, self._events, info.task_queue),
-            )  # fmt: skip
+                self.clock,
+                card.name,
+                info.task_queue,
+                data,
+                slip,
+                max_attempts=card.max_attempts,
+                lease=self._lease,
+                priority=card.priority,
+                tell=_tell,
+                lost=partial(report_lost, self._events, info.task_queue),
+            )
         except asyncio.CancelledError:
             ended = Ended(Status.CANCELLED)
         if card.ledger:
