@@ -156,13 +156,13 @@ class Site:
         with closing(choose_driver().connect(str(self.path), patience=10)) as db:
             return db.execute(text, args)
 
-    async def script(self, text: str) -> None:
-        """Several statements."""
+    async def script(self, text: str, patience: float = 10) -> None:
+        """Several statements; a SQLite file that is locked is waited for so many seconds."""
         if self.engine == "postgres":
             async with self._connected() as connection:
                 await connection.execute(text)
             return
-        with closing(choose_driver().connect(str(self.path), patience=10)) as db:
+        with closing(choose_driver().connect(str(self.path), patience=patience)) as db:
             db.execute_script(text)
 
     @asynccontextmanager

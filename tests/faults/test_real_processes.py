@@ -111,12 +111,27 @@ async def seconds_until_it_ran_again(site: Site) -> float:
     return spent
 
 
+async def freeze(child: subprocess.Popen[bytes], site: Site) -> None:
+    """Stop a process, but not while it holds the lock of a SQLite file: then everybody would wait for it."""
+
+    async def is_frozen() -> bool:
+        child.send_signal(signal.SIGSTOP)
+        try:
+            await site.script("update semel_queue set name = name where false", patience=1)
+        except Exception:
+            child.send_signal(signal.SIGCONT)
+            return False
+        return True
+
+    await eventually(is_frozen)
+
+
 async def test_a_stopped_worker_that_wakes_up_cannot_complete_what_was_taken_over(site: Site) -> None:
     async with Shop(site) as shop:
         handle = await shop.app.enqueue(patient(shop, 0.0), "o-1", task_id="k-1")
         with worker_process(site, 60.0) as child:
             await effects(site, 1)
-            child.send_signal(signal.SIGSTOP)
+            await freeze(child, site)
             async with shop.app.worker(lease="1s"):
                 assert await handle.result(timeout="60s") == "o-1"
             enough(site).touch()  # so that it tries to complete it as soon as it wakes up

@@ -146,7 +146,7 @@ async def test_a_worker_takes_no_work_before_it_could_write_the_results(
             return n
 
         await app.migrate()
-        handles = await app.enqueue_many([user_transactions.call(n) for n in range(5)])
+        handles = await app.enqueue_many([work.call(n) for n in range(5)])
         held = await _all_but(url, 3)  # for CLAIM, for the heartbeat and to listen; CONTROL is open already
         async with app.worker(lease="2s") as worker:
             await eventually(lambda: "no work is taken until its results can be written" in caplog.text)
