@@ -258,7 +258,10 @@ class App(Definitions):
         """A handle by execution id, or by the beginning of one. NotFound if there is none."""
         execution = await self.engine.get(check_key(id, "id", ID_LENGTH))
         if execution is None:
-            raise NotFound(f"no execution {id!r} in namespace {self.settings.namespace!r}. See: semel list")
+            raise NotFound(
+                f"no execution {id!r}, or more than one whose id begins so, in namespace "
+                f"{self.settings.namespace!r}. See: semel list"
+            )
         return self._handle(execution)
 
     def _handle(self, execution: Execution) -> Handle[Any]:

@@ -183,7 +183,7 @@ class Ref(Generic[S]):
     def _failure(self, id: str, handler: str, outcome: Outcome) -> SemelError:
         error = outcome.error
         if outcome.status is not Status.FAILED or error is None:
-            return failure(id, f"{self.key}.{handler}", outcome)
+            return failure(id, f"{self.key}.{handler}", outcome, redrivable=False)
         ended = "did not come to its end," if error.type == "semel.WorkerLost" else "raised"
         return ExecutionFailed(
             f"{self.key}: the handler {handler!r} {ended} {phrase(error)}. Its state is as before.",

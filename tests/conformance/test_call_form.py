@@ -45,3 +45,20 @@ async def test_what_is_no_task_is_refused(sqlite_world: World) -> None:
 
     with pytest.raises(semel.InvalidValue, match=r"is not a task: decorate it with @app\.task"):
         await app.enqueue(plain)  # type: ignore[call-overload]
+
+
+async def test_a_workflow_in_the_place_of_a_task_is_named_and_the_other_way_round(sqlite_world: World) -> None:
+    app = sqlite_world.app()
+
+    @app.task
+    async def charge() -> None: ...
+
+    @app.workflow
+    async def ship(ctx: semel.Context) -> None: ...
+
+    for one in (ship, ship.call()):
+        with pytest.raises(semel.InvalidValue, match="is a workflow: start it with start_workflow"):
+            await app.enqueue(one)  # type: ignore[call-overload]
+    for two in (charge, charge.call()):
+        with pytest.raises(semel.InvalidValue, match="is a task: ask for it with enqueue"):
+            await app.start_workflow(two, workflow_id="w")  # type: ignore[call-overload]

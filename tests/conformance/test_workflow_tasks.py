@@ -283,3 +283,22 @@ async def test_it_is_heard_of_at_once_while_a_step_runs(world: World) -> None:
         assert await eventually(lambda: handle.published("signal")) == "heard"
         goes_on.set()
         await handle.result(timeout="60s")
+
+
+async def test_an_error_in_a_workflow_does_not_advise_to_run_its_task_again_alone(world: World) -> None:
+    app = world.app()
+
+    @app.task(retry=1)
+    async def charge() -> None:
+        raise ValueError("declined")
+
+    @app.workflow
+    async def pay(ctx: semel.Context) -> None:
+        await ctx.execute_task(charge)
+
+    async with world.worker(app):
+        handle = await app.start_workflow(pay, workflow_id="w")
+        with pytest.raises(semel.ExecutionFailed, match="declined") as caught:
+            await handle.result(timeout="60s")
+    assert caught.value.message.count("semel redrive") == 1
+    assert caught.value.message.endswith(f"semel redrive {handle.id}")

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, ParamSpec, TypeVar
 
 from semel.codec import Shape
 from semel.contract.durations import Duration
@@ -25,6 +25,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
+VALUES: Final = frozenset({"str", "int", "float", "bool", "bytes", "dict", "list", "tuple", "set"})
+"""Annotations that the context of a workflow cannot have: it was forgotten."""
 MAX_WORKER_CRASHES = 10
 """A workflow whose worker died this often in one go, without ever coming to rest, is given up."""
 
@@ -105,10 +107,16 @@ class Workflow(Generic[P, R]):
         """Workflows have none: a waiting one holds no slot."""
 
 
+def _is_value(annotation: Any) -> bool:
+    """Does an annotation, which may be text, say that this is an argument, such as `order_id: str`?"""
+    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return name.partition("[")[0].strip() in VALUES
+
+
 def _refuse_what_cannot_run(fn: Callable[..., Any], name: str) -> None:
     parameters = list(inspect.signature(fn).parameters.values())
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    if not parameters or parameters[0].kind not in by_position:
+    if not parameters or parameters[0].kind not in by_position or _is_value(parameters[0].annotation):
         raise DefinitionError(f"workflow {name!r} takes no context: write `async def {name}(ctx: semel.Context, …)`.")
     if parameters[0].name == "self":
         raise DefinitionError(f"workflow {name!r} is a method: decorate a function at module level.")

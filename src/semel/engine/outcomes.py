@@ -32,8 +32,8 @@ _MACHINERY: Final = tuple(f"{Path(__file__).parents[1] / room}{os.sep}" for room
 """Where the code is that runs people's code."""
 
 
-def failure(id: str, name: str, outcome: Outcome) -> SemelError:
-    """The error that tells how an execution ended."""
+def failure(id: str, name: str, outcome: Outcome, *, redrivable: bool = True) -> SemelError:
+    """The error that tells how an execution ended; also how to run it again, unless only who asked for it can."""
     error = outcome.error
     if outcome.expired:
         return ResultExpired(
@@ -46,8 +46,9 @@ def failure(id: str, name: str, outcome: Outcome) -> SemelError:
     message = phrase(error or "no error was recorded")
     if outcome.status is Status.TIMED_OUT:
         return ExecutionTimedOut(f"execution {id} of {name!r} timed out: {message}.", execution_id=id)
+    advice = f" Run it again with: semel redrive {id}" if redrivable else ""
     return ExecutionFailed(
-        f"execution {id} of {name!r} failed: {message}. Run it again with: semel redrive {id}",
+        f"execution {id} of {name!r} failed: {message}.{advice}",
         execution_id=id,
         error_type=error.type if error else "",
         error_message=error.message if error else "",

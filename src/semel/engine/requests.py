@@ -49,7 +49,7 @@ def request(
     elif isinstance(task, Task):
         bound = task.shape.bind(args, kwargs)
     else:
-        raise InvalidValue(f"{task!r} is not a task: decorate it with @app.task.")
+        raise _not_a("task", task)
     key = None if task_id is None else check_key(task_id)
     return _start(settings, task, bound, key, on_duplicate, reuse, priority, delay, run_at, queue)
 
@@ -76,7 +76,7 @@ def workflow_request(
     elif isinstance(workflow, Workflow):
         bound = workflow.shape.bind(args, kwargs)
     else:
-        raise InvalidValue(f"{workflow!r} is not a workflow: decorate it with @app.workflow.")
+        raise _not_a("workflow", workflow)
     if not old:
         workflow.refuse_if_old()
     key = check_key(workflow_id, "workflow_id")
@@ -217,6 +217,15 @@ def _their_queue(name: str, task_queue: object, queue: str | None) -> str:
     if task_queue is None:
         raise InvalidValue(f"start_workflow({name!r}) needs task_queue='…': the one that its workers poll.")
     return check_key(task_queue, "task_queue")
+
+
+def _not_a(wanted: str, given: object) -> InvalidValue:
+    """What was given in the place of a task or of a workflow, and what to do with it."""
+    if isinstance(given, Workflow | WorkflowCall):
+        return InvalidValue(f"{given!r} is a workflow: start it with start_workflow(…, workflow_id='…').")
+    if isinstance(given, Task | Call):
+        return InvalidValue(f"{given!r} is a task: ask for it with enqueue(…).")
+    return InvalidValue(f"{given!r} is not a {wanted}: decorate it with @app.{wanted}.")
 
 
 def _no_more(args: tuple[Any, ...], kwargs: dict[str, Any], form: str) -> None:

@@ -51,7 +51,9 @@ def answer(command: Command, with_: Resolved, workflow: str) -> None:
             case status:
                 if command.kind in IN_PLACE and with_.error is not None:
                     raise _step_failed(command, status, with_.error, workflow)
-                raise failure(command.ref or workflow, command.name, Outcome(Status(status), None, with_.error, False))
+                ended = Outcome(Status(status), None, with_.error, False)
+                # Run again alone, it would have its effect without the workflow hearing of it.
+                raise failure(command.ref or workflow, command.name, ended, redrivable=False)
     except NotDecodable as error:
         raise _unreadable(command, error) from error
     except SemelError as error:
