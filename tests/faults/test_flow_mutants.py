@@ -151,6 +151,8 @@ def _ends_at_once(commits: list[Commit]) -> Any:
     return commits
 
 
+TRIES = 10
+"""A guard against two that meet is missed only when they do: a message may come in time by itself."""
 MUTANTS = [
     Mutant("record: the claim must be this worker's", a_zombie_writes_nothing, "record", "and r.owner = ?1"),
     Mutant("held: the claim must be this worker's", a_zombie_s_turn_without_a_row_counts_for_nothing, "held",
@@ -204,8 +206,12 @@ def test_a_missing_guard_of_flows_is_noticed(mutant: Mutant, tmp_path: Path, mon
         monkeypatch.setitem(writer_thread.statements(), mutant.statement, weaker)
     if mutant.code is not None:
         mutant.code(monkeypatch)
-    with pytest.raises((AssertionError, semel.SemelError, TimeoutError, pytest.fail.Exception)):
-        asyncio.run(asyncio.wait_for(passes(site, mutant.check, mutant.table), 30))
+    for _ in range(TRIES):
+        try:
+            asyncio.run(asyncio.wait_for(passes(site, mutant.check, mutant.table), 30))
+        except (AssertionError, semel.SemelError, TimeoutError, pytest.fail.Exception):
+            return
+    pytest.fail("nobody noticed that this guard was missing")
 
 
 async def _falls_asleep_while_a_signal_comes(site: Site, weaker: str | None, restart: bytes | None = None) -> None:
