@@ -18,6 +18,7 @@ DEV  := $(VENV)/.dev-stamp
 FAST := not slow and not proof
 SLOW := slow and not proof
 NOT_TIDY := --ignore=tests/tidy --ignore=tests/typing
+SPREAD := --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-busy check proof bench bench-peers lock clean
@@ -33,13 +34,13 @@ demo: $(BASE) ## See Semel work, in under a minute
 
 test: $(DEV) ## Run the fast tests, then the slow ones (those of the house itself belong to check)
 	@fast=passed; slow=passed; \
-	echo "== fast tests"; $(BIN)/pytest -q -n 3 -m "$(FAST)" $(NOT_TIDY) || fast=FAILED; \
-	echo "== slow tests"; $(BIN)/pytest -q -n 3 -m "$(SLOW)" $(NOT_TIDY) --durations=10 || slow=FAILED; \
+	echo "== fast tests"; $(BIN)/pytest -q $(SPREAD) -n 3 -m "$(FAST)" $(NOT_TIDY) || fast=FAILED; \
+	echo "== slow tests"; $(BIN)/pytest -q $(SPREAD) -n 4 -m "$(SLOW)" $(NOT_TIDY) --durations=10 || slow=FAILED; \
 	printf '\n  fast tests  %s\n  slow tests  %s\n' $$fast $$slow; \
 	test $$fast$$slow = passedpassed
 
 test-fast: $(DEV) ## Run the fast tests only
-	@$(BIN)/pytest -q -n 3 -m "$(FAST)" $(NOT_TIDY)
+	@$(BIN)/pytest -q $(SPREAD) -n 3 -m "$(FAST)" $(NOT_TIDY)
 
 test-busy: $(DEV) ## Run all tests RUNS times (default 6), every other time beside two busy processes
 	@$(BIN)/python -m tests.repeat --runs $(RUNS)

@@ -7,6 +7,8 @@ from typing import Any, Literal
 from bench.figures import Figures
 from bench.plan import (
     ABSURD,
+    APSCHEDULER_POSTGRES,
+    APSCHEDULER_SQLITE,
     CELERY,
     HUEY,
     LIMIT_POSTGRES,
@@ -17,6 +19,7 @@ from bench.plan import (
     SEMEL_POSTGRES,
     SEMEL_SQLITE,
     SEMEL_TEMPORAL,
+    TEMPORAL_SCHEDULES,
     Contender,
 )
 
@@ -35,6 +38,8 @@ PART_OF = {
     "sleepers": "sleepers",
     "entities": "entities",
     "endless": "endless",
+    "schedules": "schedules",
+    "events": "events",
     "T": "cluster",
 }
 
@@ -97,6 +102,8 @@ def bars() -> Iterator[Bar]:
         yield from beside_the_limit(semel)
         yield from beside_ourselves(semel)
         yield from of_flows(semel)
+        yield from of_schedules(semel)
+        yield from of_events(semel)
     yield Bar("bar", SEMEL_POSTGRES, "idle", 20, less=True)
     yield from beside_the_sdk()
 
@@ -143,6 +150,22 @@ def of_flows(semel: Contender) -> Iterator[Bar]:
     yield Bar("bar", semel, "entities, one", 1_500)
     yield Bar("bar", semel, "endless, keys kept", 20_002, less=True)  # `max_keys`, late answers, and the first question
     yield Bar("bar", semel, "endless, journal rows", 2, less=True)
+
+
+def of_events(semel: Contender) -> Iterator[Bar]:
+    """An event with its run beside a task, in the same run."""
+    yield Bar("bar", semel, "events, lists", 0.35, against=semel, theirs="events, tasks in lists")
+    yield Bar("bar", semel, "events, many callers", 0.4, against=semel, theirs="events, tasks of many callers")
+    yield Bar("bar", semel, "events, duplicates", 0.7, against=semel, theirs="events, duplicates of tasks")
+
+
+def of_schedules(semel: Contender) -> Iterator[Bar]:
+    """A look costs by what is due, and not by how many schedules there are. No scheduler beside us comes near."""
+    yield Bar("bar", semel, "schedules, many", 20, less=True)
+    yield Bar("bar", semel, "schedules, many", 1.5, less=True, against=semel, theirs="schedules, few")
+    yield Bar("bar", semel, "schedules, due", 0.5, against=semel, theirs="schedules, bulk")
+    for scheduler in (APSCHEDULER_POSTGRES, APSCHEDULER_SQLITE, CELERY, TEMPORAL_SCHEDULES):
+        yield Bar("bar", semel, "schedules, due", 10, against=scheduler, theirs="schedules, due")
 
 
 def beside_the_sdk() -> Iterator[Bar]:

@@ -30,8 +30,13 @@ ABSURD = Contender("Absurd", "bench.peers.absurd_postgres", "postgresql", 10_000
 RHYTHM = Contender("Rhythm", "bench.peers.rhythm_postgres", "postgresql", 10_000, "rhythm")
 PGQUEUER = Contender("PgQueuer", "bench.peers.pgqueuer_postgres", "postgresql", 30_000, "pgqueuer")
 HUEY = Contender("Huey, SQLite", "bench.peers.huey_sqlite", "sqlite", 10_000, "huey")
-CELERY = Contender("Celery, Redis", "bench.peers.celery_redis", "redis", 0, "celery")
+CELERY = Contender("Celery, Redis", "bench.peers.celery_redis", "redis", 1_000, "celery")
 RESTATE = Contender("Restate", "bench.peers.restate_http", "its own", 0, "restate")
+APSCHEDULER_POSTGRES = Contender(
+    "APScheduler, PostgreSQL", "bench.peers.apscheduler_sql", "postgresql", 1_000, "apscheduler"
+)
+APSCHEDULER_SQLITE = Contender("APScheduler, SQLite", "bench.peers.apscheduler_sql", "sqlite", 1_000, "apscheduler")
+TEMPORAL_SCHEDULES = Contender("Temporal Schedules", "bench.temporal_schedules", "temporal", 200)
 
 CONTENDERS = (
     SEMEL_POSTGRES,
@@ -43,6 +48,9 @@ CONTENDERS = (
     HUEY,
     CELERY,
     RESTATE,
+    APSCHEDULER_POSTGRES,
+    APSCHEDULER_SQLITE,
+    TEMPORAL_SCHEDULES,
     LIMIT_POSTGRES,
     LIMIT_SQLITE,
 )
@@ -77,6 +85,12 @@ PARTS = (
     ),
     Part("cluster", "Semel on Temporal and the bare SDK, by turns", (SEMEL_TEMPORAL,)),
     Part("entities", "messages to many entities, and to one", (SEMEL_POSTGRES, SEMEL_SQLITE)),
+    Part(
+        "schedules",
+        "looks at schedules, and 10,000 slots at one instant",
+        (SEMEL_POSTGRES, APSCHEDULER_POSTGRES, SEMEL_SQLITE, APSCHEDULER_SQLITE, CELERY, TEMPORAL_SCHEDULES),
+    ),
+    Part("events", "events beside tasks, one of 100 activities matching", (SEMEL_POSTGRES, SEMEL_SQLITE)),
     Part("memory", "a worker's memory after many tasks", (SEMEL_POSTGRES, SEMEL_SQLITE), once=True),
     Part("idle", "queries of 100 idle workers", (SEMEL_POSTGRES,), once=True),
     Part("held", "work beside a held transaction", (SEMEL_POSTGRES, SEMEL_SQLITE), once=True),

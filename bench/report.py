@@ -22,6 +22,7 @@ PEERS = {
     "huey": "huey",
     "celery": "celery",
     "restate": "restate-sdk",
+    "apscheduler": "apscheduler",
 }
 
 PAGE = """# What was measured

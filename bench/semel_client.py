@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from bench import semel_flows, semel_long
+from bench import semel_events, semel_flows, semel_long, semel_schedules
 from bench.measure import BULK, CALLERS, Arguments, arguments, callers, clock, emit, emit_latency
 from bench.semel_setup import CONCURRENCY, semel
 
@@ -61,6 +61,8 @@ def main() -> None:
         "sleepers": semel_flows.sleepers,
         "entities": semel_flows.entities,
         "endless": semel_flows.endless,
+        "schedules": semel_schedules.schedules,
+        "events": semel_events.events,
     }
     if args.part not in parts:
         sys.exit(f"Semel has no part {args.part!r}")

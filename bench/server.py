@@ -29,7 +29,7 @@ SETTINGS = {
     "max_connections": "600",  # 100 idle workers hold some connections each
     "jit": "off",
 }
-THROWAWAY = {"shared_buffers": "256MB", "min_wal_size": "80MB"}
+THROWAWAY = {"shared_buffers": "128MB", "min_wal_size": "80MB", "max_wal_size": "256MB"}
 ADDRESS = {"listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
 REDIS = ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
 START_WITHIN = 90.0

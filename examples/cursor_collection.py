@@ -1,15 +1,18 @@
-"""Collect a feed into your own table: no event twice, none missed, even with a crash between any two steps.
+"""Collect a feed into your own table by a schedule: no event twice, none missed, with a crash between any two steps.
 
     python examples/cursor_collection.py
 
-Reading from the feed happens at least once. Storing events and moving the cursor happen exactly once each, because
-they are transactions in the database that holds the journal; and two collectors of one feed cannot move it back.
+Each run collects its window, from the slot before to its own, and windows tile: after an outage one run covers all that
+was missed. Reading from the feed happens at least once. Storing events and moving the cursor happen exactly once each,
+because they are transactions in the database that holds the journal; two collectors of one feed cannot move it back.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 from rich import print
@@ -24,6 +27,8 @@ PAGES_IN_A_RUN = 100
 @dataclass
 class Event:
     id: str
+    at: int
+    """When it happened, in seconds since 1970."""
     body: str
 
 
@@ -31,32 +36,38 @@ class Event:
 class Page:
     events: list[Event]
     next: int
-    """Where the next page begins."""
+    """Everything up to this time is on this page, or on one before it."""
 
 
 class Feed(Protocol):
     """Where events come from."""
 
-    async def read(self, stream: str, cursor: int, limit: int) -> Page: ...
+    async def read(self, stream: str, after: int, until: int, limit: int) -> Page: ...
 
 
 @dataclass
 class FakeFeed:
-    """Numbered events; like many real feeds it repeats the last event of a page on the next one."""
+    """One event at equal distances; like many real feeds it repeats the last event of a page on the next one."""
 
-    events: list[Event] = field(default_factory=lambda: [Event(f"e{n}", f"body {n}") for n in range(1, 9)])
+    begin: int = 1_750_000_000
+    every: int = 60
+    count: int = 8
 
-    async def read(self, stream: str, cursor: int, limit: int) -> Page:
-        found = self.events[max(0, cursor - 1) : cursor + limit]
-        return Page(found, min(len(self.events), cursor + limit))
+    async def read(self, stream: str, after: int, until: int, limit: int) -> Page:
+        events = [Event(f"e{at}", at, f"body {at}") for at in self.times if after <= at <= until][: limit + 1]
+        return Page(events, events[-1].at if len(events) > limit else until)
+
+    @property
+    def times(self) -> range:
+        return range(self.begin, self.begin + self.every * self.count, self.every)
 
 
 feed: Feed = FakeFeed()
 
 
 @app.task(retry=10)
-async def fetch(stream: str, cursor: int) -> Page:
-    return await feed.read(stream, cursor, PAGE)
+async def fetch(stream: str, after: int, until: int) -> Page:
+    return await feed.read(stream, after, until, PAGE)
 
 
 def make_tables(tx: Any) -> None:
@@ -66,8 +77,9 @@ def make_tables(tx: Any) -> None:
     )
 
 
-def load_cursor(tx: Any, stream: str) -> int:
-    tx.execute("insert into feed_cursor (stream, position) values ($1, 0) on conflict do nothing", stream)
+def load_cursor(tx: Any, stream: str, begin: int) -> int:
+    """How far the stream is collected; one that is new begins with the window of its first run."""
+    tx.execute("insert into feed_cursor (stream, position) values ($1, $2) on conflict do nothing", stream, begin)
     return int(tx.execute("select position from feed_cursor where stream = $1", stream)[0][0])
 
 
@@ -89,25 +101,47 @@ async def set_up(ctx: semel.Context) -> None:
 
 
 @app.workflow
-async def collect(ctx: semel.Context, stream: str, stored: int = 0) -> int:
-    """Collect until the feed has no more events, and return how many were new."""
+async def collect(ctx: semel.Context, stream: str, run: semel.Run, stored: int = 0) -> int:
+    """Collect up to the end of the window, and return how many events were new.
+
+    It begins at the cursor, which is where the window begins unless the run before it failed.
+    """
+    window = run.window
+    until = int(window.end.timestamp())
+    begin = 0 if window.start is None else int(window.start.timestamp())
     for _ in range(PAGES_IN_A_RUN):
-        cursor = await ctx.transaction(load_cursor, stream)
-        page = await ctx.execute_task(fetch, stream, cursor)
-        if page.next == cursor:
+        cursor = await ctx.transaction(load_cursor, stream, begin)
+        if cursor >= until:
             return stored
+        page = await ctx.execute_task(fetch, stream, cursor, until)
         stored += await ctx.transaction(ingest, stream, page.events)
         if not await ctx.transaction(save_cursor, stream, cursor, page.next):
             return stored  # another collector is ahead and does the rest
-    return ctx.continue_as_new(stream, stored)
+    return ctx.continue_as_new(stream, run, stored)
 
 
 async def main() -> None:
-    async with app, app.worker():
-        await (await app.start_workflow(set_up, workflow_id="set-up:feeds")).result("1m")
-        for slot in ("09:00", "09:05"):
-            handle = await app.start_workflow(collect, "orders", workflow_id=f"collect:orders:{slot}")
-            print(slot, await handle.result("1m"), "new events")
+    global feed
+    begin = int(time.time())
+    feed = happened = FakeFeed(begin, every=1, count=1000)
+    async with app:
+        async with app.worker():
+            await (await app.start_workflow(set_up, workflow_id="set-up:feeds")).result("1m")
+            await app.schedules.put("collect:orders", collect, "orders", every="1s", misfire="compress")
+            await asyncio.sleep(2)
+        await asyncio.sleep(3)  # an outage: no worker runs
+        async with app.worker():
+            await asyncio.sleep(2)
+            await app.schedules.delete("collect:orders")
+            runs = [run for run in await app.schedules.runs("collect:orders") if run.scheduled_for.timestamp() >= begin]
+            runs.reverse()
+            new = [await (await app.get(run.execution)).result("1m") for run in runs]
+    first, last = runs[0].window_start, runs[-1].scheduled_for
+    assert first is not None
+    due = [at for at in happened.times if first.timestamp() <= at <= last.timestamp()]
+    print("windows tile:", all(a.scheduled_for == b.window_start for a, b in pairwise(runs)))
+    print("one run covers the outage:", max(run.slots for run in runs) >= 2)
+    print("no event twice, none missed:", sum(new) == len(due))
 
 
 if __name__ == "__main__":

@@ -6,21 +6,31 @@ import asyncio
 import inspect
 import itertools
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from bench.server import Postgres, postgres
 from semel.testing.temporal_server import TemporalServer, temporal_server
+from tests.scratch import keep_scratch_files_in_memory
 from tests.temporal_world import TemporalWorld
 from tests.world import SKEWED_NOW, World
+
+keep_scratch_files_in_memory()
+
+# How long an example takes says something about the machine, which may be busy.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 _numbers = itertools.count(1)
 HERE = Path(__file__).parent
 TEMPORAL, CLI, FAULTS = HERE / "engines" / "temporal", HERE / "cli", HERE / "faults"
+TRANSACTIONAL = HERE / "transactional"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -42,6 +52,22 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+async def make_tables(url: str) -> None:
+    """Apply every migration."""
+    import semel
+
+    async with semel.App(url, config=None, auto_migrate=True) as app:
+        await app.migrate()
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file with Semel's tables and nothing in them, to copy: to make them takes ten times as long."""
+    file = tmp_path_factory.mktemp("template") / "semel.db"
+    asyncio.run(make_tables(f"sqlite:///{file}"))
+    return file
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
     """One real PostgreSQL for the whole run."""
@@ -50,15 +76,7 @@ def postgres_server() -> Iterator[Postgres]:
         postgres(_open_to_all(name), throwaway=True) as server,
     ):
         server.sql("create database semel_template")
-        url = server.url("semel_template")
-
-        async def prepare() -> None:
-            import semel
-
-            async with semel.App(url, config=None, auto_migrate=True) as app:
-                await app.migrate()
-
-        asyncio.run(prepare())
+        asyncio.run(make_tables(server.url("semel_template")))
         server.sql(SKEWED_NOW, "semel_template")
         yield server
 
@@ -69,14 +87,32 @@ HASTY = {
 }
 
 
-@pytest.fixture(scope="session", name="temporal_server")
-def _temporal_server() -> Iterator[TemporalServer]:
-    """One real Temporal server for the whole run; a new namespace takes it some 20 ms."""
+TESTS_OF_A_SERVER = 40
+"""Every second a server goes through the metrics of every namespace that it has seen: after hundreds of them that is
+most of what it does. A new one takes a second."""
+_uses = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def temporal_process() -> Iterator[TemporalServer]:
+    """One real Temporal server for the whole run."""
     with (
         tempfile.TemporaryDirectory(prefix="semel-tests-") as name,
         temporal_server(Path(name), config=HASTY) as server,
     ):
         yield server
+
+
+@pytest.fixture(name="temporal_server")
+def _temporal_server(temporal_process: TemporalServer) -> TemporalServer:
+    """A real Temporal server; a new namespace takes it some 20 ms. Now and then it begins anew, with nothing in it."""
+    before = next(_uses)
+    if before and before % TESTS_OF_A_SERVER == 0:
+        temporal_process.kill()
+        for file in temporal_process.database.parent.glob(f"{temporal_process.database.name}*"):
+            file.unlink()
+        temporal_process.start()
+    return temporal_process
 
 
 def _open_to_all(folder: str) -> Path:
@@ -87,16 +123,19 @@ def _open_to_all(folder: str) -> Path:
 
 def new_world(engine: str, folder: Path, request: pytest.FixtureRequest) -> World:
     """An empty database with Semel's tables."""
+    if engine == "postgres":
+        server: Postgres = request.getfixturevalue("postgres_server")
+        name = f"t{next(_numbers)}"
+        server.sql(f"create database {name} template semel_template")
+        request.addfinalizer(lambda: server.sql(f"drop database {name} with (force)"))
+        return World("postgres", server.url(name))
+    file = folder / ("semel.db" if engine == "sqlite" else "records.db")
+    shutil.copyfile(request.getfixturevalue("sqlite_template"), file)
     if engine == "sqlite":
-        return World("sqlite", f"sqlite:///{folder}/semel.db")
-    if engine == "temporal":
-        cluster: TemporalServer = request.getfixturevalue("temporal_server")
-        namespace = f"t{next(_numbers)}-{os.getpid()}"
-        return TemporalWorld(cluster.url(namespace), namespace, f"sqlite:///{folder}/records.db")
-    server: Postgres = request.getfixturevalue("postgres_server")
-    name = f"t{next(_numbers)}"
-    server.sql(f"create database {name} template semel_template")
-    return World("postgres", server.url(name))
+        return World("sqlite", f"sqlite:///{file}")
+    cluster: TemporalServer = request.getfixturevalue("temporal_server")
+    namespace = f"t{next(_numbers)}-{os.getpid()}"
+    return TemporalWorld(cluster.url(namespace), namespace, f"sqlite:///{file}")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -109,6 +148,12 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 def sqlite_world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     """For what only SQLite does."""
     return new_world("sqlite", tmp_path, request)
+
+
+@pytest.fixture
+def new_file(tmp_path: Path) -> World:
+    """A SQLite file that nobody has opened yet, without tables."""
+    return World("sqlite", f"sqlite:///{tmp_path}/new.db")
 
 
 @pytest.fixture
@@ -140,15 +185,17 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     """Fast ones first, so that a broken build says so early. What needs a cluster, or stands beside one, is slow.
 
-    So is what the command line and the faults do on PostgreSQL: the fast tests try them on SQLite.
+    So is what the command line, the faults and callers' connections do on PostgreSQL: the fast tests try SQLite.
 
-    Long proofs come before short ones: handed out one by one, they leave no process without work at the end.
+    Of the slow ones the faults come first, and long proofs before short ones: so none is left to the end, when other
+    processes have no more work.
     """
     for item in items:
         beside = {"world"} if item.path.parent == TEMPORAL else set()
         if not ({"temporal_server", "cluster"} | beside).isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
-        if item.path.parent in (CLI, FAULTS) and "postgres" in item.name:
+        if item.path.parent in (CLI, FAULTS, TRANSACTIONAL) and "postgres" in item.name:
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: FAULTS not in item.path.parents)
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
     items.sort(key=lambda item: not any(mark.kwargs.get("long") for mark in item.iter_markers("proof")))

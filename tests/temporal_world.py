@@ -76,6 +76,7 @@ class TemporalWorld(World):
             handle = client.get_workflow_handle(one.id, run_id=one.run_id)
             with contextlib.suppress(RPCError):
                 await handle.signal(POKE)  # whatever waits for a time looks at the clock again
+        self.look_at_schedules()
 
     async def listed(self) -> None:
         """See World. A cluster's lists lag behind by some milliseconds, and by more while much is written."""

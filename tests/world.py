@@ -14,6 +14,7 @@ import asyncpg
 
 import semel
 from semel.contract.durations import Duration, parse_duration
+from semel.engine.protocol import Engine
 from semel.engines.journal.leases import Reachability
 from semel.engines.journal.worker import JournalWorker
 from semel.engines.sqlite.driver import choose_driver
@@ -84,6 +85,14 @@ class World:
         await self.jump(span)
         for worker in self._workers:
             worker.heart.due_in(0)
+        self.look_at_schedules()
+
+    def look_at_schedules(self) -> None:
+        """Have every worker look at schedules and events, as it would when their time comes."""
+        for worker in self._workers:
+            for chore in ("schedules", "events"):
+                with contextlib.suppress(KeyError):
+                    worker.chores[chore].due_in(0)
 
     async def jump(self, span: Duration) -> None:
         """The clock of the database jumps forward, and nobody's own clock does. For workers of `app.worker()`."""
@@ -197,6 +206,12 @@ class AlwaysThere(Reachability):
     def missing(self, lease: int, at: float) -> float:
         """Nobody need wait."""
         return 0.0
+
+
+def unbounded(engine: Engine) -> Engine:
+    """The engine itself, behind its time limits."""
+    inner: Engine = getattr(engine, "inner", engine)
+    return inner
 
 
 async def ended(handle: semel.Handle[Any]) -> semel.Status:

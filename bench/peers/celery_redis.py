@@ -1,13 +1,16 @@
-"""Celery on Redis, for the latency from start to result. Redis syncs once a second: up to 1 s can be lost."""
+"""Celery on Redis: the latency from start to result, and beat. Redis syncs once a second: up to 1 s can be lost."""
 
 import os
 import sys
 import time
+from datetime import timedelta
 
 import celery
 import redis
+from celery.beat import Scheduler
+from celery.schedules import schedule
 
-from bench.measure import Arguments, arguments, clock, emit_latency, process
+from bench.measure import Arguments, Stopwatch, arguments, clock, emit, emit_latency, process
 
 MODULE = "bench.peers.celery_redis"
 URL = "BENCH_CELERY_URL"  # how the worker, which imports this module, learns the server
@@ -47,14 +50,31 @@ def latency(args: Arguments) -> None:
     emit_latency(seconds, pool="prefork", concurrency=2)
 
 
+def schedules(args: Arguments) -> None:
+    """Beat, in this process: it sends a message for each entry that is due, and keeps no record of what it sent."""
+    queue = redis.from_url(f"{args.url}/0")
+    queue.flushdb()
+    beat = Scheduler(app, lazy=True)
+    hour = timedelta(hours=1)
+    for i in range(args.tasks):
+        beat.add(name=f"due-{i}", task="noop", schedule=schedule(hour), last_run_at=app.now() - hour)
+    with Stopwatch() as watch:
+        for _ in range(args.tasks):
+            beat.tick()
+    if queue.llen("q") != args.tasks:
+        raise RuntimeError(f"{args.tasks} entries were due, and {queue.llen('q')} messages were sent")
+    emit("schedules, due", args.tasks / watch.seconds, "1/s", slots=args.tasks, schedules=args.tasks, record="none")
+
+
 def main() -> None:
     args = arguments()
-    if args.part != "latency":
+    parts = {"latency": latency, "schedules": schedules}
+    if args.part not in parts:
         sys.exit(f"Celery has no part {args.part!r}")
     if os.environ.get(URL) != args.url:  # the module's app is bound on import: once more, with the server
         again = [sys.executable, "-m", MODULE, *sys.argv[1:]]
         os.execve(sys.executable, again, {**os.environ, URL: args.url})
-    latency(args)
+    parts[args.part](args)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from semel.errors import (
     LeaseLost,
     MigrationNeeded,
     NonDeterminism,
+    NotCommitted,
     NotDecodable,
     NotEncodable,
     NotFound,
@@ -37,6 +38,7 @@ from semel.errors import (
     NotResettable,
     OutcomeError,
     OutsideTask,
+    OutsideTransaction,
     PayloadTooLarge,
     ResultExpired,
     ResultPending,
@@ -50,6 +52,7 @@ from semel.errors import (
 
 if typing.TYPE_CHECKING:
     from semel.app import App
+    from semel.contract.runs import Run
     from semel.define.context import Running, current, effect_key
     from semel.define.handler import handler, idle, query
     from semel.define.task import AsyncTask, Call, SyncTask, Task
@@ -57,10 +60,12 @@ if typing.TYPE_CHECKING:
     from semel.engine.events import Failure, WorkerEvent, WorkerEventType
     from semel.engine.protocol import Observer, Replayed
     from semel.entity_ref import Ref
+    from semel.events import Published
     from semel.flow.context import Child, Context, EntityContext
     from semel.flow.history import Event
     from semel.handle import Handle
     from semel.runtime.logs import ExecutionFilter, configure_logging
+    from semel.triggers.envelope import EventEnvelope
 else:
     # These bring event loops and database drivers. They are imported when first asked for, so that
     # `from semel.contract import DedupWindow` is light, and safe inside other people's workflow sandboxes.
@@ -72,12 +77,15 @@ else:
         "Context": "semel.flow.context",
         "EntityContext": "semel.flow.context",
         "Event": "semel.flow.history",
+        "EventEnvelope": "semel.triggers.envelope",
         "ExecutionFilter": "semel.runtime.logs",
         "Failure": "semel.engine.events",
         "Handle": "semel.handle",
         "Observer": "semel.engine.protocol",
+        "Published": "semel.events",
         "Ref": "semel.entity_ref",
         "Replayed": "semel.engine.protocol",
+        "Run": "semel.contract.runs",
         "Running": "semel.define.context",
         "SyncTask": "semel.define.task",
         "Task": "semel.define.task",
@@ -122,6 +130,7 @@ __all__ = [
     "EntityContext",
     "ErrorInfo",
     "Event",
+    "EventEnvelope",
     "Execution",
     "ExecutionCancelled",
     "ExecutionFailed",
@@ -140,6 +149,7 @@ __all__ = [
     "MessageConflict",
     "MigrationNeeded",
     "NonDeterminism",
+    "NotCommitted",
     "NotDecodable",
     "NotEncodable",
     "NotFound",
@@ -148,12 +158,15 @@ __all__ = [
     "Observer",
     "OutcomeError",
     "OutsideTask",
+    "OutsideTransaction",
     "PayloadTooLarge",
+    "Published",
     "Ref",
     "Replayed",
     "ResultExpired",
     "ResultPending",
     "Retry",
+    "Run",
     "Running",
     "SchemaTooNew",
     "SemelError",

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, overload
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, cast, overload
+from weakref import WeakKeyDictionary, WeakSet
 
 from semel.contract.durations import Duration
-from semel.contract.keys import ID_LENGTH, KINDS, check_attribute, check_key, check_kind, check_name, check_queues
-from semel.contract.lifecycle import Status
+from semel.contract.keys import check_name, check_queues
 from semel.contract.rates import Rate
-from semel.contract.records import Execution, Explanation, FailedMessage, Undelivered
-from semel.contract.words import explain_text
 from semel.define.entity import Entity
 from semel.define.options import (
     StartOptions,
@@ -29,38 +26,34 @@ from semel.define.options import (
 )
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
-from semel.definitions import Definitions
-from semel.engine.ids import new_id
+from semel.engine.bounded import bounded
 from semel.engine.observed import observed
 from semel.engine.protocol import (
     Engine,
-    Filter,
+    EngineVerbs,
     Finding,
     Observer,
     QueueState,
-    Replayed,
     Waiting,
     Worker,
     WorkerState,
 )
 from semel.engine.requests import foreign_request, request, workflow_request
-from semel.engine.served_functions import describe_unserved, is_unserved, unserved
+from semel.engine.served_functions import unserved
 from semel.engine.start_request import StartRequest
 from semel.engine.transaction_guard import forbid_app_in_transaction
 from semel.engines.factory import Opener
 from semel.engines.temporal.url import located
-from semel.entity_ref import Ref, find_failed_messages, send_failed_messages_again
-from semel.errors import EngineError, InvalidValue, NotFound, NotRedrivable
-from semel.flow import history_file
+from semel.entity_ref import Ref
 from semel.flow.context import Context
 from semel.flow.guard import refuse_app
-from semel.flow.replay import try_replay
 from semel.handle import Batch, Handle, handle_of, refusal
-from semel.replay import own_flows, without_code
+from semel.inspection import Inspection
 from semel.runtime.events import Events
 from semel.runtime.failure_hook import OnFailure
 from semel.runtime.loop_watch import LoopWatch
 from semel.settings import load, read_worker
+from semel.transactions import Transactions
 
 if TYPE_CHECKING:
     from temporalio.client import Interceptor
@@ -71,9 +64,10 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 S = TypeVar("S")
+_apps: WeakSet[App] = WeakSet()
 
 
-class App(Definitions):
+class App(Inspection, Transactions):
     """Tasks, workflows, and where they run.
 
     `url` is `sqlite:///file.db`, `sqlite:///:memory:`, `postgresql://…` or `temporal://host:7233/namespace`; without it
@@ -116,6 +110,14 @@ class App(Definitions):
         self._engines: WeakKeyDictionary[asyncio.AbstractEventLoop, Engine] = WeakKeyDictionary()
         self._last: tuple[asyncio.AbstractEventLoop, Engine] | tuple[None, None] = (None, None)
         self._unconfigured = bool(settings.queues)
+        _apps.add(self)
+
+    def _start_over(self) -> None:
+        """In a forked child: open everything anew. What the parent had open is the parent's, and is never touched."""
+        self._of_parent = (self._engines, self._last, self._opener)
+        self._engines, self._last, self._opener = WeakKeyDictionary(), (None, None), self._opener.copy()
+        if "sync" in self.__dict__:
+            self.sync._start_over()
 
     @property
     def engine(self) -> Engine:
@@ -127,7 +129,8 @@ class App(Definitions):
         engine = self._engines.get(loop)
         if engine is None:
             refuse_app("app")
-            engine = self._opener.open(self.settings.namespace)
+            opened = self._opener.open(self.settings.namespace)
+            engine = bounded(opened, self.settings.call_timeout.total_seconds())
             if self._observer is not None:
                 engine = observed(engine, self._observer)
             self._engines[loop] = engine
@@ -161,8 +164,10 @@ class App(Definitions):
         their key back. Same key, other input: KeyConflict.
         """
         options, by_name = split_options(options, TaskOptions)
+        connection = self._connection(options.pop("connection", None), "enqueue")
         self._refuse_foreign(task)
-        return await self._admit(request(self.settings, task, args, by_name, **options), options)
+        start = request(self.settings, task, args, by_name, **cast(dict[str, Any], options))
+        return await self._admit(start, options, connection)
 
     async def enqueue_many(self, calls: Iterable[Batch], **options: Unpack[StartOptions]) -> list[Handle[Any]]:
         """Many at once: `charge.call(…)`, or pairs `(charge.call(…), task_id)`. Handles come back in order.
@@ -171,20 +176,20 @@ class App(Definitions):
         `on_duplicate="raise"` a duplicate, is raised after the others are in.
         """
         refuse_unknown("enqueue_many", options, StartOptions)
+        connection = self._connection(options.pop("connection", None), "enqueue_many")
         starts = []
         for entry in calls:
             call, key = entry if isinstance(entry, tuple) else (entry, None)
             self._refuse_foreign(call)
-            starts.append(request(self.settings, call, (), {}, task_id=key, **options))
-        if self._unconfigured:
-            await self._configure()
-        admissions = await self.engine.start_many(starts)
+            starts.append(request(self.settings, call, (), {}, task_id=key, **cast(dict[str, Any], options)))
+        verbs = await self._ready_verbs(connection)
+        admissions = await verbs.start_many(starts)
         on_duplicate = options.get("on_duplicate", "return")
         handles = []
         for start, admission in zip(starts, admissions, strict=True):
-            handle = handle_of(self, start, admission, on_duplicate)
+            handle = handle_of(self, start, admission, on_duplicate, connection is not None)
             if handle is None:
-                raise await refusal(self, start, admission)
+                raise await refusal(self, verbs, start, admission)
             handles.append(handle)
         return handles
 
@@ -217,24 +222,30 @@ class App(Definitions):
         """
         refuse_missing("start_workflow", options)
         options, by_name = split_options(options, WorkflowOptions)
+        connection = self._connection(options.pop("connection", None), "start_workflow")
         if task_queue is not None:
             by_name = {**by_name, "task_queue": task_queue}
         if isinstance(workflow, str):
             able = self.engine.capabilities
-            start = foreign_request(self.settings, able, workflow, args, by_name, **options)
+            start = foreign_request(self.settings, able, workflow, args, by_name, **cast(dict[str, Any], options))
         else:
             self._refuse_foreign(workflow)
-            start = workflow_request(self.settings, workflow, args, by_name, **options)
-        return await self._admit(start, options)
+            start = workflow_request(self.settings, workflow, args, by_name, **cast(dict[str, Any], options))
+        return await self._admit(start, options, connection)
 
-    async def _admit(self, start: StartRequest, options: StartOptions) -> Handle[Any]:
-        if self._unconfigured:
-            await self._configure()
-        admission = await self.engine.start(start)
-        handle = handle_of(self, start, admission, options.get("on_duplicate", "return"))
+    async def _admit(self, start: StartRequest, options: StartOptions, connection: Any) -> Handle[Any]:
+        verbs = await self._ready_verbs(connection)
+        admission = await verbs.start(start)
+        handle = handle_of(self, start, admission, options.get("on_duplicate", "return"), connection is not None)
         if handle is None:
-            raise await refusal(self, start, admission)
+            raise await refusal(self, verbs, start, admission)
         return handle
+
+    async def _ready_verbs(self, connection: Any) -> EngineVerbs:
+        # Settings of queues are for workers, which write them as well: a transaction of the caller's goes without.
+        if self._unconfigured and connection is None:
+            await self._configure()
+        return await self._verbs(connection)
 
     def _refuse_foreign(self, asked: object) -> None:
         """InvalidValue: a function of another app. What is no function at all is refused by the request."""
@@ -244,148 +255,6 @@ class App(Definitions):
 
     def _ref(self, entity: Entity[S], id: str) -> Ref[S]:
         return Ref(self, entity, id)
-
-    async def find(self, key: str, *, kind: str | None = None) -> Handle[Any] | None:
-        """A handle to the newest execution under a key, or None; of a task, else of a workflow, else of an entity."""
-        key = check_key(key, "key")
-        for one in KINDS if kind is None else (check_kind(kind),):
-            execution = await self.engine.find(one, key)
-            if execution is not None:
-                return self._handle(execution)
-        return None
-
-    async def get(self, id: str) -> Handle[Any]:
-        """A handle by execution id, or by the beginning of one. NotFound if there is none."""
-        execution = await self.engine.get(check_key(id, "id", ID_LENGTH))
-        if execution is None:
-            raise NotFound(
-                f"no execution {id!r}, or more than one whose id begins so, in namespace "
-                f"{self.settings.namespace!r}. See: semel list"
-            )
-        return self._handle(execution)
-
-    def _handle(self, execution: Execution) -> Handle[Any]:
-        return Handle(self, execution.id, execution.name, execution.key, duplicate=False)
-
-    async def list(
-        self,
-        *,
-        status: Status | str | None = None,
-        queue: str | None = None,
-        name: str | None = None,
-        kind: str | None = None,
-        attributes: Mapping[str, str] | None = None,
-        before: str | None = None,
-        limit: int = 50,
-    ) -> Sequence[Execution]:
-        """Executions, newest first; for the next page pass the last id as `before`.
-
-        `attributes={"scope": "eu"}` finds workflows by their search attributes.
-        """
-        if not 1 <= limit <= 1000:
-            raise InvalidValue(f"limit={limit!r}: give a whole number from 1 to 1000, and page with before=….")
-        try:
-            wanted = None if status is None else Status(status)
-        except ValueError:
-            raise InvalidValue(f"status={status!r}: there are {', '.join(Status)}.") from None
-        words = dict(check_attribute(word, value) for word, value in (attributes or {}).items())
-        kind = None if kind is None else check_kind(kind)
-        return await self.engine.executions(Filter(wanted, queue, name, kind, before, limit, words))
-
-    async def replay(
-        self,
-        *,
-        status: Status | str | None = None,
-        name: str | None = None,
-        since: Duration | None = None,
-        limit: int = 1000,
-        progress: Callable[[int, int], None] = lambda done, of: None,
-        missing: bool = True,
-    ) -> Sequence[Replayed]:
-        """Run the code of this app against what its workflows and entities have recorded: would they go on?
-
-        The newest `limit` of them, begun within `since`. Nothing is written, and no step or task runs. With `missing`,
-        the answer also names what waits for a function that this app does not have: one task, workflow or entity of
-        each function.
-        """
-        found = await own_flows(self, status, name, since, limit)
-        answers = []
-        for done, execution in enumerate(found, 1):
-            replayed = await self.engine.replay(execution.id, self.tasks, self.settings)
-            if replayed is not None:
-                answers.append(replayed)
-            progress(done, len(found))
-        return [*answers, *(await without_code(self, name) if missing else ())]
-
-    def replay_history(self, text: str | bytes) -> Replayed:
-        """The same for one history that `handle.export()` or `semel workflows export` made. Needs no database.
-
-        For tests: `assert app.replay_history(path.read_text()).ok`. InvalidValue: the text is no history.
-        """
-        return try_replay(self.tasks, self.settings, history_file.load(text))
-
-    async def redrive(self, id: str) -> Handle[Any]:
-        """Run a failed, cancelled or timed-out task or workflow again, as a new execution; the old one stays."""
-        old = await (await self.get(id)).describe()
-        if old.kind == "entity":
-            raise NotRedrivable(
-                f"{old.key!r} is an entity: its next message begins a new one, which knows its "
-                f"keys. Messages that failed are sent again with: semel entities redrive {old.key}"
-            )
-        redriven = await self.engine.redrive(old.id, new_id())
-        if redriven is None:
-            raise NotRedrivable(
-                f"execution {old.id} is {old.status}: only a failed, cancelled or timed-out one that is the newest "
-                "under its key and within its retention can be run again."
-            )
-        return Handle(self, redriven, old.name, old.key, duplicate=False)
-
-    async def explain(self, key: str, *, kind: str | None = None) -> Explanation:
-        """Everything known of a key, also in words: `print(await app.explain("order-1"))`.
-
-        Tasks, workflows and entities do not share keys: without a `kind` it is the first of these that is there, and
-        `other_kinds` names the others.
-        """
-        key = check_key(key, "key")
-        if kind is not None:
-            return await self._explain(check_kind(kind), key)
-        found = [await self._explain(one, key) for one in KINDS]
-        known = [one for one in found if one.executions] or found[:1]
-        return replace(known[0], other_kinds=tuple(one.kind for one in known[1:]))
-
-    async def _explain(self, kind: str, key: str) -> Explanation:
-        executions, suppressed, now = await self.engine.explain(kind, key)
-        found = Undelivered()
-        if kind != "task" and executions:
-            found = await self.engine.undelivered(kind, key)
-        text = explain_text(key, executions, suppressed, now, await self._why_it_waits(executions), found)
-        return Explanation(key, kind, tuple(executions), tuple(suppressed or ()), now, text, found)
-
-    async def failed_messages(self, key: str | None = None) -> Sequence[FailedMessage]:
-        """The messages of an entity (`Class/id`), or of all that live, that failed and were not sent again.
-
-        Newest first, at most 100, for 30 days; of all entities, those of the 100 that failed last (on Temporal: that
-        were started last). NotFound if there is no such entity.
-        """
-        return await find_failed_messages(self, key)
-
-    async def redrive_messages(self, key: str, number: int | None = None) -> Sequence[FailedMessage]:
-        """Send messages of an entity that failed again, oldest first, each under its own key; what was sent.
-
-        All of them whose arguments were kept, or the one with this number: NotRedrivable if that is not there.
-        """
-        return await send_failed_messages_again(self, key, number)
-
-    async def _why_it_waits(self, executions: Sequence[Execution]) -> str:
-        newest = executions[0] if executions else None
-        if newest is None or newest.status not in (Status.PENDING, Status.WAITING):
-            return ""
-        try:
-            workers = await self.engine.workers()
-        except EngineError:  # a server that keeps no list of workers
-            return ""
-        missing = is_unserved(workers, newest.name, newest.queue)
-        return describe_unserved(newest.kind, newest.name, newest.queue) if missing else ""
 
     def configure_queue(
         self,
@@ -421,6 +290,7 @@ class App(Definitions):
         clean_every: Duration | None = None,
         cached_workflows: int | None = None,
         decode_timeout: Duration | None = None,
+        schedules: bool | None = None,
     ) -> AsyncIterator[Worker]:
         """A worker in this process: `async with app.worker(): …`. Leaving the block drains it."""
         values = {
@@ -430,6 +300,7 @@ class App(Definitions):
             "clean_every": clean_every,
             "cached_workflows": cached_workflows,
             "decode_timeout": decode_timeout,
+            "schedules": schedules,
         }
         settings = read_worker(values, self.settings.worker)
         check_queues(queues)
@@ -440,6 +311,7 @@ class App(Definitions):
         watch = LoopWatch(self._events)
         watch.start()
         try:
+            await self.schedules.warn_unapplied()
             yield worker
         finally:
             watch.stop()
@@ -492,3 +364,13 @@ class App(Definitions):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _start_over_in_child() -> None:
+    """A forked child has neither the threads nor the connections of its parent."""
+    for app in list(_apps):
+        app._start_over()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_over_in_child)

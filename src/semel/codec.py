@@ -298,6 +298,7 @@ class Shape(Returns):
                 f"{kind} {name!r}: the annotation {error.name!r} is not known at run time. Import it outside "
                 "of `if TYPE_CHECKING:`, since it is needed to read stored arguments."
             ) from error
+        self._who = f"{kind} {name!r}"
         self._names = tuple(p.name for p in parameters)
         self._simple = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
         self._most = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
@@ -329,7 +330,10 @@ class Shape(Returns):
                 kwargs and (kwargs.keys() - self._names or kwargs.keys() & set(self._names[: len(args)]))
             ):
                 return bound
-        return dict(self.signature.bind(*args, **kwargs).arguments)
+        try:
+            return dict(self.signature.bind(*args, **kwargs).arguments)
+        except TypeError as error:
+            raise TypeError(f"{self._who}: {error}. Its parameters are {self.signature}.") from None
 
     def with_defaults(self, bound: dict[str, Any]) -> dict[str, Any]:
         """Bound arguments with the defaults of those that were left out, in the order of the signature."""

@@ -62,19 +62,27 @@ class Ref(Generic[S]):
         /,
         *args: *Ts,
         dedup_key: str | None = None,
+        connection: Any = None,
     ) -> None: ...
 
     @overload
-    async def send(self, handler: str, /, *args: object, dedup_key: str | None = None, **kwargs: object) -> None: ...
+    async def send(
+        self, handler: str, /, *args: object, dedup_key: str | None = None, connection: Any = None, **kwargs: object
+    ) -> None: ...
 
-    async def send(self, handler: Any, /, *args: object, dedup_key: str | None = None, **kwargs: object) -> None:
+    async def send(
+        self, handler: Any, /, *args: object, dedup_key: str | None = None, connection: Any = None, **kwargs: object
+    ) -> None:
         """Hand it a message; when this returns the message is committed. An entity that is missing is made.
 
         The handler is given as the method, `ref.send(Rewards.add, 50)`, which type checkers follow, or by its name.
-        With a `dedup_key` the message counts once, however often it is sent within the entity's window.
+        With a `dedup_key` the message counts once, however often it is sent within the entity's window. With a
+        `connection` it is sent when your transaction is committed.
         """
         key = None if dedup_key is None else check_key(dedup_key, "dedup_key")
-        await self._app.engine.send(self._message(handler, args, kwargs, key))
+        message = self._message(handler, args, kwargs, key)
+        verbs = await self._app._verbs(self._app._connection(connection, "send"))
+        await verbs.send(message)
 
     @overload
     async def ask(

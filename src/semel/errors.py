@@ -20,6 +20,7 @@
     │   ├── ResultExpired           R04  the result is past its retention
     │   └── ResultPending           R05  still running when result(timeout=...) ran out
     ├── NotFound                    X01  no such execution, key or task
+    │   └── NotCommitted            X04  started in a transaction that was rolled back, or is still open
     ├── NotRedrivable               X02  redrive() of something that did not fail
     ├── NotResettable               X03  reset() to a point that a workflow cannot go back to
     ├── OutsideTask                 T01  current() or effect_key() where no task runs
@@ -32,6 +33,8 @@
         ├── SchemaTooNew            N03  tables were made by a newer Semel
         ├── LeaseLost               N04  this worker was silent for too long; others took its work
         └── SqliteLibraryConflict   N05  two SQLite libraries in one process would have shared a file
+
+    OutsideTransaction (a warning): a start inside an open transaction that it is not part of
 
 Each has a stable `code` (`SEMEL-K02`), says what happened, to which thing, and what to do next.
 """
@@ -245,6 +248,16 @@ class NotFound(SemelError, LookupError):
     """There is no such execution, key or task."""
 
     code = "SEMEL-X01"
+
+
+class NotCommitted(NotFound):
+    """The execution was started in a transaction of the caller's that was rolled back, or is not committed yet."""
+
+    code = "SEMEL-X04"
+
+
+class OutsideTransaction(UserWarning):
+    """Something was started inside an open transaction and is not part of it, since no connection was given."""
 
 
 class NotRedrivable(SemelError):

@@ -15,11 +15,12 @@ from semel.define.task import Call
 from semel.engine.conflicts import conflict
 from semel.engine.ids import new_id
 from semel.engine.outcomes import failure
-from semel.engine.protocol import Admission, RecordedRun
+from semel.engine.protocol import Admission, EngineVerbs, RecordedRun
 from semel.engine.start_request import StartRequest
 from semel.errors import (
     InvalidValue,
     KeyConflict,
+    NotCommitted,
     NotFound,
     ResultPending,
     TaskAlreadyCompleted,
@@ -39,10 +40,13 @@ T_co = TypeVar("T_co", covariant=True)
 class Handle(Generic[T_co]):
     """One execution. Duplicates under the same key hold a handle to the same one."""
 
-    __slots__ = ("__weakref__", "_app", "duplicate", "id", "key", "name")
+    __slots__ = ("__weakref__", "_app", "_uncommitted", "duplicate", "id", "key", "name")
 
-    def __init__(self, app: App, id: str, name: str, key: str | None, duplicate: bool) -> None:
+    def __init__(
+        self, app: App, id: str, name: str, key: str | None, duplicate: bool, uncommitted: bool = False
+    ) -> None:
         self._app = app
+        self._uncommitted = uncommitted
         self.id = id
         """The execution's id."""
         self.key = key
@@ -62,11 +66,7 @@ class Handle(Generic[T_co]):
         Raises ExecutionFailed, ExecutionCancelled or ExecutionTimedOut when it ended so, ResultExpired past retention,
         and ResultPending when `timeout` is over first (the execution goes on).
         """
-        data = await self._output(timeout)
-        task = self._app.tasks.get(self.name)
-        if task is None or isinstance(task, Entity):
-            return cast(T_co, decode_plain(data))
-        return cast(T_co, task.shape.decode_result(data))
+        return cast(T_co, _decode_result(self._app, self.name, await self._output(timeout)))
 
     async def output(self, timeout: Duration | None = None) -> Any:
         """Wait for the end and return the result as plain JSON data; raises what `result` raises."""
@@ -74,10 +74,12 @@ class Handle(Generic[T_co]):
 
     async def _output(self, timeout: Duration | None) -> bytes | None:
         seconds = None if timeout is None else parse_duration(timeout, "timeout").total_seconds()
+        if self._uncommitted:
+            await self.describe()
         outcome = await self._app.engine.outcome(self.id, seconds)
         if outcome is None:
             raise ResultPending(
-                f"execution {self.id} of {self.name!r} has not ended after {seconds:g} s. It goes on: ask again.",
+                f"no end of execution {self.id} of {self.name!r} was seen within {seconds:g} s. It goes on: ask again.",
                 execution_id=self.id,
             )
         if outcome.status is not Status.COMPLETED or outcome.expired:
@@ -104,39 +106,53 @@ class Handle(Generic[T_co]):
         """The execution as it stands now. NotFound once it is past its retention."""
         execution = await self._app.engine.get(self.id)
         if execution is None:
-            raise NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")
+            raise self._missing()
+        self._uncommitted = False
         return execution
+
+    def _missing(self) -> NotFound:
+        if self._uncommitted:
+            return NotCommitted(
+                f"execution {self.id} of {self.name!r} is not there: the transaction that started it was rolled back, "
+                "or is not committed yet."
+            )
+        return NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")
 
     async def status(self) -> Status:
         """Where it stands now."""
         return (await self.describe()).status
 
-    async def cancel(self) -> Status:
+    async def cancel(self, *, connection: Any = None) -> Status:
         """Cancel it, and say how it stands then.
 
         `cancelled`: it had not begun and will not. `running`: its worker has been asked to stop it.
-        Anything else: it had ended before.
+        Anything else: it had ended before. With a `connection` it is so once your transaction is committed.
         """
-        status = await self._app.engine.cancel(self.id)
+        verbs = await self._app._verbs(self._app._connection(connection, "cancel"))
+        status = await verbs.cancel(self.id)
         if status is None:
-            raise NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")
+            raise self._missing()
         return status
 
-    async def signal(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
+    async def signal(
+        self, name: str, payload: Any = None, *, dedup_key: str | None = None, connection: Any = None
+    ) -> None:
         """Send a signal to a workflow: delivered once, in order with others of its name.
 
-        With a `dedup_key` it may be sent again and again and still counts once. WorkflowEnded if it has ended.
+        With a `dedup_key` it may be sent again and again and still counts once. WorkflowEnded if it has ended. With a
+        `connection` it is sent when your transaction is committed.
         """
         key = None if dedup_key is None else check_key(dedup_key, "dedup_key")
         limit = self._app.settings.max_payload
         data = None if payload is None else encode(payload, "payload", plain=True, advice=SEND_DATA, limit=limit)
-        self._live(await self._app.engine.signal(self.id, check_name(name, "signal name"), data, key))
+        verbs = await self._app._verbs(self._app._connection(connection, "signal"))
+        self._live(await verbs.signal(self.id, check_name(name, "signal name"), data, key))
 
     async def terminate(self, why: str = "terminated") -> Status:
         """End a workflow at once, without a chance to clean up; the status then."""
         status = await self._app.engine.terminate(self.id, check_text(why, "why"))
         if status is None:
-            raise NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")
+            raise self._missing()
         return status
 
     async def published(self, name: str, default: Any = None) -> Any:
@@ -182,12 +198,12 @@ class Handle(Generic[T_co]):
     async def _past(self) -> RecordedRun:
         past = await self._app.engine.past(self.id)
         if past is None:
-            raise NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")
+            raise self._missing()
         return past
 
     def _live(self, status: Status | None) -> None:
         if status is None:
-            raise NotFound(f"execution {self.id} is not known (any more): it may be past its retention.")
+            raise self._missing()
         if status.terminal:
             raise WorkflowEnded(f"workflow {self.key!r} ({self.id}) has ended {status}: nothing can reach it any more.")
 
@@ -195,42 +211,53 @@ class Handle(Generic[T_co]):
 Batch = Call[Any] | tuple[Call[Any], str | None]
 
 
-def handle_of(app: App, start: StartRequest, admission: Admission, on_duplicate: str) -> Handle[Any] | None:
+def handle_of(
+    app: App, start: StartRequest, admission: Admission, on_duplicate: str, uncommitted: bool = False
+) -> Handle[Any] | None:
     """The handle that the caller gets; None: there is an error instead, see `refusal`. Most calls end here."""
     new = isinstance(admission.decision, Admit)
     if not new and (on_duplicate == "raise" or isinstance(admission.decision, Refuse)):
         return None
-    return Handle(app, admission.id, start.options.name, start.key, duplicate=not new)
+    return Handle(app, admission.id, start.options.name, start.key, not new, uncommitted)
+
+
+def _decode_result(app: App, name: str, data: bytes | None) -> Any:
+    task = app.tasks.get(name)
+    if task is None or isinstance(task, Entity):
+        return decode_plain(data)
+    return task.shape.decode_result(data)
 
 
 async def refusal(
-    app: App, start: StartRequest, admission: Admission
+    app: App, verbs: EngineVerbs, start: StartRequest, admission: Admission
 ) -> KeyConflict | TaskAlreadyExists | TaskAlreadyCompleted:
     """The error that says why there is no handle for the caller."""
     match admission.decision:
         case Refuse(prior, reason):
-            return await _conflict(app, start, prior, reason)
+            return await _conflict(verbs, start, prior, reason)
         case Join(prior) | Replay(prior):
-            return await _duplicate(app, start, prior)
+            return await _duplicate(app, verbs, start, prior)
         case Admit():
             raise AssertionError("what was admitted has a handle")
 
 
-async def _conflict(app: App, start: StartRequest, prior: Prior, reason: Reason) -> KeyConflict:
-    stored = await app.engine.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None
+async def _conflict(verbs: EngineVerbs, start: StartRequest, prior: Prior, reason: Reason) -> KeyConflict:
+    stored = await verbs.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None
     return conflict(start.key or "", start.options.name, prior, reason, stored, start.payload, start.shape)
 
 
-async def _duplicate(app: App, start: StartRequest, prior: Prior) -> TaskAlreadyExists | TaskAlreadyCompleted:
-    handle: Handle[Any] = Handle(app, prior.id, start.options.name, start.key, duplicate=True)
-    execution = await app.engine.get(prior.id)
+async def _duplicate(
+    app: App, verbs: EngineVerbs, start: StartRequest, prior: Prior
+) -> TaskAlreadyExists | TaskAlreadyCompleted:
+    execution = await verbs.get(prior.id)
     if execution is not None and execution.status is Status.COMPLETED and execution.finished_at is not None:
         when = execution.finished_at
+        outcome = None if execution.expired else await verbs.outcome(prior.id, None)
         return TaskAlreadyCompleted(
             f"{start.options.kind} {start.key!r} completed at {when:%Y-%m-%d %H:%M:%S} UTC as execution {prior.id}.",
             existing_execution_id=prior.id,
             completed_at=when,
-            result=None if execution.expired else await handle.result(),
+            result=None if outcome is None else _decode_result(app, start.options.name, outcome.output),
         )
     status = prior.status if execution is None else execution.status
     return TaskAlreadyExists(

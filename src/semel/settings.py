@@ -22,8 +22,10 @@ from semel.errors import ConfigError, InvalidValue, phrase
 
 DEFAULT_URL = "sqlite:///semel.db"
 SHORTEST_LEASE: Final = timedelta(milliseconds=300)
+SHORTEST_TIMEOUT: Final = timedelta(seconds=1)
 
 Lease = Annotated[timedelta, "lease"]
+Timeout = Annotated[timedelta, "timeout"]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 CountOrZero = Annotated[int, msgspec.Meta(ge=0)]
 SqliteDriver = Literal["auto", "sqlite3", "apsw"]
@@ -57,6 +59,8 @@ class WorkerSettings:
     """How many waiting workflows stay in memory; the others are read from their journal when they continue."""
     decode_timeout: timedelta = timedelta(minutes=10)
     """How long a task whose input cannot be decoded waits for a worker that can decode it, before it fails."""
+    schedules: bool = True
+    """Whether a worker starts the runs of schedules. It runs them in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,12 @@ class Settings:
     sqlite_driver: SqliteDriver = "auto"
     """The SQLite library: Python's own `sqlite3`, or apsw. "auto": apsw only if Python's own library is too old."""
     max_payload: Count = 1 << 20
+    call_timeout: Timeout = timedelta(seconds=30)
+    """How long a call waits for an answer of the database or the cluster, unless it has a timeout of its own."""
+    run_retention: timedelta = timedelta(days=90)
+    """How long it is on record which slots of schedules ran, and why others did not."""
+    event_retention: timedelta = timedelta(days=30)
+    """How long events are kept: within it, a second delivery does not count."""
     auto_migrate: bool = False
     queues: Mapping[str, QueueSettings] = field(default_factory=dict)
     worker: WorkerSettings = field(default_factory=WorkerSettings)
@@ -141,9 +151,19 @@ def load(config: str | os.PathLike[str] | None, env: Mapping[str, str] = os.envi
             raise ConfigError(f"config={str(config)!r}: there is no such file.")
     prefix = "SEMEL_TEMPORAL_"
     known_keys([name for name in env if name.startswith(prefix)], TEMPORAL_VARIABLES, "variable")
+    _refuse_misspelt(env)
     temporal = _read_variables(settings.temporal, env, TEMPORAL_VARIABLES)
     own = {name: value for name, value in env.items() if name.startswith("TEMPORAL_")}
     return replace(_read_variables(settings, env, VARIABLES), temporal=replace(temporal, environment=own))
+
+
+def _refuse_misspelt(env: Mapping[str, str]) -> None:
+    """Other SEMEL_* variables may be a program's own, but one that looks like a misspelt setting is refused."""
+    for name in env:
+        if name.startswith("SEMEL_") and not name.startswith("SEMEL_TEMPORAL_") and name not in VARIABLES:
+            near = difflib.get_close_matches(name, VARIABLES, 1, cutoff=0.85)
+            if near:
+                raise ConfigError(f"unknown variable: {name!r}. Did you mean {near[0]!r}?")
 
 
 def _read_file(path: Path) -> Settings:
@@ -224,16 +244,22 @@ def _table(value: Any, what: str) -> Mapping[str, Any]:
     return value
 
 
-def _read_lease(value: Duration, what: str) -> timedelta:
-    lease = parse_duration(value, what)
-    if lease < SHORTEST_LEASE:
-        raise InvalidValue(f"{what}={value!r}: use at least {format_duration(SHORTEST_LEASE)!r}.")
-    return lease
+def _read_at_least(shortest: timedelta) -> Callable[[Duration, str], timedelta]:
+    """A reader of durations that are not shorter than that."""
+
+    def read(value: Duration, what: str) -> timedelta:
+        duration = parse_duration(value, what)
+        if duration < shortest:
+            raise InvalidValue(f"{what}={value!r}: use at least {format_duration(shortest)!r}.")
+        return duration
+
+    return read
 
 
 _PARSERS: Final[Mapping[Any, Callable[[Any, str], Any]]] = {
     timedelta: parse_duration,
-    Lease: _read_lease,
+    Lease: _read_at_least(SHORTEST_LEASE),
+    Timeout: _read_at_least(SHORTEST_TIMEOUT),
     Rate: parse_rate,
 }
 """Types of settings that are written in a form of their own."""

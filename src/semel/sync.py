@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, overload
 
-from semel.contract.durations import Duration
-from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Explanation, FailedMessage
+from semel.contract.runs import Change
 from semel.define.options import StartOptions, TaskOptions, WorkflowOptions
 from semel.define.task import Call
 from semel.define.workflow import WorkflowCall
 from semel.engine.protocol import Replayed
 from semel.engine.transaction_guard import forbid_app_in_transaction
-from semel.flow.context import Context, EntityContext
+from semel.flow.context import Context
 from semel.flow.guard import refuse_app
-from semel.flow.history import Event
-from semel.handle import Handle
+from semel.sync_verbs import SyncEvents, SyncHandle, SyncPublished, SyncRef, SyncSchedules, wait_for_runs
+from semel.transactional.bound import bound_connection
+from semel.transactional.caller_thread import CallerThread
 
 if TYPE_CHECKING:
     from semel.app import App
-    from semel.entity_ref import Ref
+    from semel.events import AnyEvent, PublishOptions
     from semel.handle import Batch
 
 T = TypeVar("T")
@@ -31,153 +32,6 @@ R = TypeVar("R")
 S = TypeVar("S")
 Ts = TypeVarTuple("Ts")
 T_co = TypeVar("T_co", covariant=True)
-
-
-class SyncHandle(Generic[T_co]):
-    """A handle whose methods wait instead of being awaited."""
-
-    def __init__(self, face: SyncApp, handle: Handle[T_co]) -> None:
-        self._face = face
-        self._handle = handle
-        self.id = handle.id
-        self.key = handle.key
-        self.name = handle.name
-        self.duplicate = handle.duplicate
-
-    def __repr__(self) -> str:
-        return f"<Sync{repr(self._handle)[1:]}"
-
-    def result(self, timeout: Duration | None = None) -> T_co:
-        """See Handle.result."""
-        return self._face.wait(self._handle.result(timeout))
-
-    def output(self, timeout: Duration | None = None) -> Any:
-        """See Handle.output."""
-        return self._face.wait(self._handle.output(timeout))
-
-    def input(self) -> dict[str, Any] | None:
-        """See Handle.input."""
-        return self._face.wait(self._handle.input())
-
-    def state(self) -> dict[str, Any] | None:
-        """See Handle.state."""
-        return self._face.wait(self._handle.state())
-
-    def describe(self) -> Execution:
-        """See Handle.describe."""
-        return self._face.wait(self._handle.describe())
-
-    def status(self) -> Status:
-        """See Handle.status."""
-        return self._face.wait(self._handle.status())
-
-    def cancel(self) -> Status:
-        """See Handle.cancel."""
-        return self._face.wait(self._handle.cancel())
-
-    def signal(self, name: str, payload: Any = None, *, dedup_key: str | None = None) -> None:
-        """See Handle.signal."""
-        self._face.wait(self._handle.signal(name, payload, dedup_key=dedup_key))
-
-    def terminate(self, why: str = "terminated") -> Status:
-        """See Handle.terminate."""
-        return self._face.wait(self._handle.terminate(why))
-
-    def published(self, name: str, default: Any = None) -> Any:
-        """See Handle.published."""
-        return self._face.wait(self._handle.published(name, default))
-
-    def attributes(self) -> dict[str, str]:
-        """See Handle.attributes."""
-        return self._face.wait(self._handle.attributes())
-
-    def history(self) -> list[Event]:
-        """See Handle.history."""
-        return self._face.wait(self._handle.history())
-
-    def export(self) -> str:
-        """See Handle.export."""
-        return self._face.wait(self._handle.export())
-
-    def reset(self, to: int | str) -> SyncHandle[T_co]:
-        """See Handle.reset."""
-        return SyncHandle(self._face, self._face.wait(self._handle.reset(to)))
-
-
-class SyncRef(Generic[S]):
-    """One entity, with methods that wait instead of being awaited."""
-
-    def __init__(self, face: SyncApp, ref: Ref[S]) -> None:
-        self._face = face
-        self._ref = ref
-        self.id = ref.id
-        self.key = ref.key
-
-    def __repr__(self) -> str:
-        return f"<Sync{repr(self._ref)[1:]}"
-
-    @overload
-    def send(
-        self,
-        handler: Callable[[S, EntityContext, *Ts], Coroutine[Any, Any, object]],
-        /,
-        *args: *Ts,
-        dedup_key: str | None = None,
-    ) -> None: ...
-
-    @overload
-    def send(self, handler: str, /, *args: object, dedup_key: str | None = None, **kwargs: object) -> None: ...
-
-    def send(self, handler: Any, /, *args: object, **kwargs: Any) -> None:
-        """See Ref.send."""
-        self._face.wait(self._ref.send(handler, *args, **kwargs))
-
-    @overload
-    def ask(
-        self,
-        handler: Callable[[S, EntityContext, *Ts], Coroutine[Any, Any, R]],
-        /,
-        *args: *Ts,
-        dedup_key: str | None = None,
-        timeout: Duration | None = None,
-    ) -> R: ...
-
-    @overload
-    def ask(
-        self,
-        handler: str,
-        /,
-        *args: object,
-        dedup_key: str | None = None,
-        timeout: Duration | None = None,
-        **kwargs: object,
-    ) -> Any: ...
-
-    def ask(self, handler: Any, /, *args: object, **kwargs: Any) -> Any:
-        """See Ref.ask."""
-        return self._face.wait(self._ref.ask(handler, *args, **kwargs))
-
-    @overload
-    def query(self, query: Callable[[S, *Ts], R], /, *args: *Ts) -> R: ...
-
-    @overload
-    def query(self, query: str, /, *args: object, **kwargs: object) -> Any: ...
-
-    def query(self, query: Any, /, *args: object, **kwargs: Any) -> Any:
-        """See Ref.query."""
-        return self._face.wait(self._ref.query(query, *args, **kwargs))
-
-    def state(self) -> S:
-        """See Ref.state."""
-        return self._face.wait(self._ref.state())
-
-    def failed(self) -> Sequence[FailedMessage]:
-        """See Ref.failed."""
-        return self._face.wait(self._ref.failed())
-
-    def redrive(self, number: int | None = None) -> Sequence[FailedMessage]:
-        """See Ref.redrive."""
-        return self._face.wait(self._ref.redrive(number))
 
 
 class SyncApp:
@@ -188,14 +42,36 @@ class SyncApp:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    def _start_over(self) -> None:
+        """Forget the thread and its loop: a forked child has them not. The next call makes new ones."""
+        self._lock = threading.Lock()
+        self._loop = None
+
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of this app to its end."""
+        """Run a coroutine of this app to its end. If a connection is bound, it may be used in this thread only."""
         try:
             refuse_app("app.sync")
         except BaseException:
             work.close()
             raise
-        return asyncio.run_coroutine_threadsafe(work, self._running()).result()
+        if bound_connection(self._app) is None:
+            return asyncio.run_coroutine_threadsafe(work, self._running()).result()
+        return self._serve(work)
+
+    def _serve(self, work: Coroutine[Any, Any, T]) -> T:
+        thread = CallerThread()
+        with thread.offered():
+            running = asyncio.run_coroutine_threadsafe(work, self._running())
+        return thread.serve(running)
+
+    def _perform(self, verb: str, connection: Any, work: Callable[..., Coroutine[Any, Any, T]]) -> T:
+        """Run a verb of this app that can be part of a transaction, which this thread then serves."""
+        connection = self._app._connection(connection, verb)
+        if connection is None:
+            with self._app.bind(None):  # whoever is to be warned has been
+                return self.wait(work(connection=None))
+        refuse_app("app.sync")
+        return self._serve(work(connection=connection))
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -219,11 +95,15 @@ class SyncApp:
 
     def enqueue(self, task: Any, /, *args: object, **options: Unpack[TaskOptions]) -> SyncHandle[Any]:
         """See App.enqueue."""
-        return SyncHandle(self, self.wait(self._app.enqueue(task, *args, **options)))
+        connection = options.pop("connection", None)
+        work = functools.partial(self._app.enqueue, task, *args, **options)
+        return SyncHandle(self, self._perform("enqueue", connection, work))
 
     def enqueue_many(self, calls: Iterable[Batch], **options: Unpack[StartOptions]) -> list[SyncHandle[Any]]:
         """See App.enqueue_many."""
-        return [SyncHandle(self, handle) for handle in self.wait(self._app.enqueue_many(calls, **options))]
+        connection = options.pop("connection", None)
+        work = functools.partial(self._app.enqueue_many, calls, **options)
+        return [SyncHandle(self, handle) for handle in self._perform("enqueue_many", connection, work)]
 
     @overload
     def start_workflow(
@@ -242,9 +122,12 @@ class SyncApp:
         self, name: str, /, *args: object, task_queue: str, **options: Unpack[WorkflowOptions]
     ) -> SyncHandle[Any]: ...
 
-    def start_workflow(self, workflow: Any, /, *args: object, **options: Any) -> SyncHandle[Any]:
+    def start_workflow(
+        self, workflow: Any, /, *args: object, connection: Any = None, **options: Any
+    ) -> SyncHandle[Any]:
         """See App.start_workflow."""
-        return SyncHandle(self, self.wait(self._app.start_workflow(workflow, *args, **options)))
+        work = functools.partial(self._app.start_workflow, workflow, *args, **options)
+        return SyncHandle(self, self._perform("start_workflow", connection, work))
 
     def entity(self, cls: type[S], id: str, /) -> SyncRef[S]:
         """See App.entity."""
@@ -278,6 +161,28 @@ class SyncApp:
     def redrive_messages(self, key: str, number: int | None = None) -> Sequence[FailedMessage]:
         """See App.redrive_messages."""
         return self.wait(self._app.redrive_messages(key, number))
+
+    @property
+    def schedules(self) -> SyncSchedules:
+        """See App.schedules."""
+        return SyncSchedules(self, self._app.schedules)
+
+    @property
+    def events(self) -> SyncEvents:
+        """See App.events."""
+        return SyncEvents(self, self._app.events)
+
+    def publish(self, event: AnyEvent, **options: Unpack[PublishOptions]) -> SyncPublished:
+        """See App.publish."""
+        return wait_for_runs(self, self.wait(self._app.publish(event, **options)))
+
+    def publish_many(self, events: Iterable[AnyEvent], **options: Unpack[PublishOptions]) -> Sequence[SyncPublished]:
+        """See App.publish_many."""
+        return [wait_for_runs(self, one) for one in self.wait(self._app.publish_many(events, **options))]
+
+    def apply(self, *, prune: bool = False, take_over: bool = False, dry_run: bool = False) -> Sequence[Change]:
+        """See App.apply."""
+        return self.wait(self._app.apply(prune=prune, take_over=take_over, dry_run=dry_run))
 
     def explain(self, key: str, *, kind: str | None = None) -> Explanation:
         """See App.explain."""

@@ -68,7 +68,11 @@ async def test_migrate_and_doctor_on_a_server(temporal_server: TemporalServer) -
     sick = await at_shell("doctor", *at)
     assert (sick.code, "there is no at-the-shell: run semel migrate" in sick.out) == (1, True)
     assert (await at_shell("migrate", *at, "--json")).data == {
-        "applied": ["namespace at-the-shell, which keeps for 30d", "search attribute SemelAttributes"]
+        "applied": [
+            "namespace at-the-shell, which keeps for 30d",
+            "search attribute SemelAttributes",
+            "search attribute SemelScheduledFor",
+        ]
     }
     well = await at_shell("doctor", *at, "--json")
     assert (well.code, well.data["ok"]) == (0, True)

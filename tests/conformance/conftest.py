@@ -48,8 +48,10 @@ MANY_PROMISES = (
     "test_entity_",
     "test_close_flushes",
     "test_drain",
+    "test_events",
     "test_log_records",
     "test_rate_limit",
+    "test_schedules",
     "test_undecodable",
     "test_worker_events",
 )

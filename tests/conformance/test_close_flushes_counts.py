@@ -9,7 +9,7 @@ import pytest
 import semel
 from semel.engines.journal.admissions import count_duplicates
 from semel.engines.journal.engine import JournalEngine
-from tests.world import SOON, World, eventually
+from tests.world import SOON, World, eventually, unbounded
 
 
 async def test_suppressed_duplicates_are_counted_at_close(world: World) -> None:
@@ -55,7 +55,7 @@ class Counting:
     """The writing of counts into one app's database, which can be made to fail or to take long."""
 
     def __init__(self, app: semel.App, monkeypatch: pytest.MonkeyPatch) -> None:
-        engine = app.engine
+        engine = unbounded(app.engine)
         assert isinstance(engine, JournalEngine)
         run = engine._store.run
         self.fails = False

@@ -31,7 +31,7 @@ async def test_progress_of_a_sync_task_too_and_any_value_will_do(world: World) -
     @app.task
     def work() -> None:
         semel.current().heartbeat(progress={"done": 3})
-        goes_on.wait(20)
+        goes_on.wait(60)
 
     async with world.worker(app) as worker:
         handle = await app.enqueue(work)

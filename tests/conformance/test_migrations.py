@@ -23,12 +23,18 @@ async def test_again_changes_nothing(world: World) -> None:
     assert await tables(world) == before
 
 
-@pytest.mark.journal("about tables; for a cluster see tests/engines/temporal")
-async def test_many_at_once_converge(world: World) -> None:
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_many_at_once_converge(engine: str, new_file: World, request: pytest.FixtureRequest) -> None:
+    world = new_file
+    if engine == "postgres":
+        world = request.getfixturevalue("postgres_world")
+        await empty(world)
     await asyncio.gather(*(world.app().migrate() for _ in range(4)))
     numbers = [row[0] for row in await world.sql("select number from semel_migration order by number")]
     assert numbers == sorted(set(numbers))
     assert numbers[0] == 1
+    assert await world.app().list() == []
+    await world.close()
 
 
 @pytest.mark.journal("about tables; for a cluster see tests/engines/temporal")
@@ -78,14 +84,14 @@ async def test_postgresql_makes_its_tables_if_told_to(postgres_world: World) -> 
     assert not (await app.enqueue(work)).duplicate
 
 
-async def test_sqlite_makes_its_tables_by_itself_unless_told_not_to(sqlite_world: World) -> None:
-    app = sqlite_world.app(auto_migrate=False)
+async def test_sqlite_makes_its_tables_by_itself_unless_told_not_to(new_file: World) -> None:
+    app = new_file.app(auto_migrate=False)
 
     @app.task
     async def work() -> None: ...
 
     with pytest.raises(semel.MigrationNeeded):
         await app.enqueue(work)
-    other = sqlite_world.app()
+    other = new_file.app()
     assert await other.list() == []
     assert not (await app.enqueue(work)).duplicate

@@ -35,7 +35,7 @@ async def test_the_doctor_names_what_waits_while_no_worker_runs(world: World) ->
     assert (await functions(app)).ok, "nothing was asked for yet"
     async with world.worker(app):
         await app.entity(Account, "ann").ask("add", 1)
-    await app.enqueue(charge, "later", task_id="later", delay="1h")
+    await app.enqueue(charge, "later", task_id="later", delay="1h", queue="cards")
     await world.listed()
     assert (await functions(app)).ok, "an entity at rest and a delayed task wait for no worker"
 
@@ -49,7 +49,7 @@ async def test_the_doctor_names_what_waits_while_no_worker_runs(world: World) ->
     assert "Account" not in found.detail
     async with world.worker(app, queues=["default"]):
         found = await functions(app)
-        assert (found.ok, "no worker has task 'charge' on queue 'cards' (2 waiting" in found.detail) == (False, True)
+        assert (found.ok, "no worker has task 'charge' on queue 'cards' (3 waiting" in found.detail) == (False, True)
     async with world.worker(app, queues=["cards"]):
         assert [await handle.result("60s") for handle in handles] == ["charged o-0", "charged o-1"]
     await world.listed()

@@ -9,7 +9,7 @@ from tests.world import World
 
 async def test_they_run_at_the_same_time_and_never_on_the_loop(world: World) -> None:
     app = world.app()
-    together = threading.Barrier(5, timeout=20)
+    together = threading.Barrier(5, timeout=60)
 
     @app.task
     def work() -> tuple[str, str]:

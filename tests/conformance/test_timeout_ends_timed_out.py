@@ -34,7 +34,7 @@ async def test_a_sync_task_is_left_behind(world: World) -> None:
 
     @app.task(timeout="30ms", retry=1)
     def slow() -> str:
-        goes_on.wait(20)
+        goes_on.wait(60)
         return "too late"
 
     async with world.worker(app):

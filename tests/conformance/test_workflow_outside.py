@@ -187,7 +187,7 @@ async def test_one_that_no_schedule_started_has_no_time_of_a_schedule(world: Wor
 
     @app.workflow
     async def flow(ctx: semel.Context) -> list[bool]:
-        return [ctx.scheduled_for is None, ctx.window is None, ctx.parent_workflow_id is None, ctx.workflow_id == "k"]
+        return [ctx.scheduled_for is None, ctx.generation == 0, ctx.parent_workflow_id is None, ctx.workflow_id == "k"]
 
     async with world.worker(app):
         assert await (await app.start_workflow(flow, workflow_id="k")).result(timeout="60s") == [True] * 4

@@ -83,7 +83,7 @@ def test_a_missing_file_is_fine_only_under_the_default_name(tmp_path: Path, monk
     ("text", "message"),
     [
         ('ulr = "x"', "unknown setting: 'ulr'. Did you mean 'url'?"),
-        ('colour = "x"', "unknown setting: 'colour'. Known are: auto_migrate, max_payload,"),
+        ('colour = "x"', "unknown setting: 'colour'. Known are: auto_migrate, call_timeout,"),
         ("[worker]\nconcurency = 5", "unknown setting in [worker]: 'concurency'. Did you mean 'concurrency'?"),
         ("[queues.a]\nretension = '1d'", "unknown setting in [queues.a]: 'retension'. Did you mean 'retention'?"),
         ("url = 5", "url=5: use text in quotes"),
@@ -171,3 +171,9 @@ def test_settings_in_code_lie_on_top_of_the_file() -> None:
 def test_worker_settings_leave_what_is_not_given() -> None:
     old = read_worker({"concurrency": 7})
     assert read_worker({"concurrency": None, "grace": "1s"}, old).concurrency == 7
+
+
+def test_a_misspelt_variable_is_refused_and_a_strange_one_is_not_ours() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'SEMEL_NAMESPACE'"):
+        load(None, {"SEMEL_NAMSPACE": "shop"})
+    assert load(None, {"SEMEL_HOME": "elsewhere"}) == load(None, {})

@@ -23,7 +23,7 @@ OPTIONS: dict[str, Any] = {
 START: dict[str, Any] = {
     "id": "the-request", "key": "the-key", "payload": b'{"a":[1,null,"\xc3\xa9"]}', "fingerprint": bytes(range(32)),
     "options": RunOptions(**OPTIONS), "concurrency_key": "customer-1", "root": "ship:1:parent", "parent": "the-parent",
-    "on_parent_close": "terminate",
+    "on_parent_close": "terminate", "start_by": NOW,
 }  # fmt: skip
 FORMAT_1 = (
     b'{"version":1,"id":"the-request","payload":{"a":[1,null,"\xc3\xa9"]},'
@@ -58,8 +58,10 @@ def test_what_was_left_out_is_left_out() -> None:
 
 
 def test_the_format_that_is_stored_already() -> None:
-    assert StartRequest.from_bytes(FORMAT_1) == StartRequest(**START)
-    assert StartRequest(**START).to_bytes() == FORMAT_1
+    start = StartRequest(**{**START, "start_by": None})
+    assert StartRequest.from_bytes(FORMAT_1) == start
+    assert start.to_bytes() == FORMAT_1
+    assert StartRequest(**START).to_bytes() == FORMAT_1[:-1] + b',"start_by":"2026-11-17T12:00:00.123456Z"}'
 
 
 def test_a_delay_begins_when_it_was_asked_for() -> None:

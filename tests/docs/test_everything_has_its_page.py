@@ -17,8 +17,13 @@ from semel.definitions import Definitions
 from semel.engine.protocol import Capabilities
 from semel.engines import factory
 from semel.engines.temporal.engine import TEMPORAL
+from semel.events import Publishing
 from semel.flow.context import Child, Context
-from semel.sync import SyncApp, SyncHandle
+from semel.inspection import Inspection
+from semel.schedules import Scheduling
+from semel.sync import SyncApp
+from semel.sync_verbs import SyncHandle
+from semel.transactions import Transactions
 from tests.docs.pages import PAGES, ROOT, blocks, read, table
 
 ERRORS = [c for c in vars(errors).values() if inspect.isclass(c) and issubclass(c, errors.SemelError)]
@@ -118,7 +123,10 @@ def test_no_page_uses_a_command_that_is_not_there() -> None:
     for page in PAGES:
         for block in blocks(page):
             if block.language == "console":
-                used = re.findall(r"(?m)^\$ semel ((?:(?:workflows|temporal) )?[a-z-]+)", block.body)
+                used = re.findall(
+                    r"(?m)^\$ semel ((?:(?:workflows|temporal|schedules|backfills|entities|schema) )?[a-z-]+)",
+                    block.body,
+                )
                 assert set(used) <= set(known), page
 
 
@@ -150,7 +158,8 @@ def public(thing: type) -> set[str]:
 
 def test_every_verb_of_the_app_is_on_its_page() -> None:
     rows = re.findall(r"(?m)^\| `(\w+)` \| (.*) \|$", read("docs/reference/app.md"))
-    assert {name for name, _ in rows} == public(semel.App) | public(Definitions) | public(semel.Handle)
+    parts = (semel.App, Inspection, Definitions, Scheduling, Publishing, Transactions, semel.Handle)
+    assert {name for name, _ in rows} == set().union(*map(public, parts))
     synced = {name for name, words in rows if words.endswith("*sync*")}
     assert synced == public(SyncApp) - {"wait"}
     assert public(SyncHandle) == public(semel.Handle)

@@ -41,7 +41,7 @@ def test_every_order_is_charged_once_also_by_a_second_run(tmp_path: Path) -> Non
 SAYS = {
     "order_saga": "'release o-3'\n]",
     "approval": "too late\nOutcome(approved=False, by=None)",
-    "cursor_collection": "09:00 8 new events\n09:05 0 new events",
+    "cursor_collection": "windows tile: True\none run covers the outage: True\nno event twice, none missed: True",
     "rewards": "['ada is gold now', 'ada is platinum now']",
     "incident_router.router": "2 tickets",
 }
@@ -50,7 +50,7 @@ SAYS = {
 SAYS_AGAIN = {
     "order_saga": "done outside by this run:\n[]",
     "approval": "Outcome(approved=True, by='eve')\ntoo late\nOutcome(approved=False, by=None)",
-    "cursor_collection": "09:00 8 new events\n09:05 0 new events",
+    "cursor_collection": "windows tile: True\none run covers the outage: True\nno event twice, none missed: True",
     "rewards": "1100 points, platinum\nmailed by this run:\n[]",
     "incident_router.router": "agent:shop.error_rate:opened:4 cooling down",
 }

@@ -77,5 +77,5 @@ def test_few_snippets_are_excused() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=short)
 def test_settings_in_toml_are_accepted(page: Path) -> None:
     for block in blocks(page):
-        if block.language == "toml":
+        if block.language == "toml" and block.title in (None, "semel.toml"):
             read_settings(tomllib.loads(block.body))

@@ -21,8 +21,8 @@ TABLES = (
 WALKS = {
     ("semel_ready", "stranded"), ("semel_later", "stranded"),  # the doctor asks for all of them
     ("semel_ready", "orphans"), ("semel_ready", "owned"), ("semel_ready", "take_back"),  # after an accident
-    ("semel_later", "queue_depths"),  # counts them
     ("semel_ready", "backlog"), ("semel_later", "backlog"), ("semel_flow", "backlog"),  # `semel doctor` counts them
+    ("semel_ready", "queue_depths"), ("semel_later", "queue_depths"),  # `semel queues` counts all work, once
     ("semel_flow", "strangers"),  # the first hundred of an index, with a heartbeat
     ("semel_seen", "failed_messages"),  # for `semel doctor`: those that an index holds
     ("semel_flow", "parked"),  # for `semel doctor`: those that an index holds

@@ -36,6 +36,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(checkpoint, "DUE", PAGES)
     monkeypatch.setattr(checkpoint, "MORE", PAGES)
     monkeypatch.setattr(checkpoint, "PAUSE", 0.0)
+    monkeypatch.setattr(checkpoint, "LOOK_EVERY", 0.0)
 
     def make(self: Checkpoints) -> None:
         with closing(sqlite3.connect(self._log_path.removesuffix("-wal"), timeout=0, isolation_level=None)) as other:

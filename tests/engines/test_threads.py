@@ -34,7 +34,7 @@ async def test_a_job_that_waits_for_a_later_one_gets_it() -> None:
     async with pool(2) as threads:
         for _ in range(300):
             came = threading.Event()
-            waits = threads.run(copy_context(), lambda came=came: came.wait(20))  # type: ignore[misc]
+            waits = threads.run(copy_context(), lambda came=came: came.wait(60))  # type: ignore[misc]
             await asyncio.sleep(0)
             await threads.run(copy_context(), came.set)
             assert await waits
@@ -52,7 +52,7 @@ async def test_no_more_threads_than_allowed() -> None:
             at_once.append(running)
             first = len(at_once) <= 3
         if first:
-            together.wait(20)
+            together.wait(60)
         else:
             threading.Event().wait(0.001)
         with lock:

@@ -84,7 +84,7 @@ def transact(do: Any) -> Script[Worked]:
 async def together(store: SqliteStore, *functions: Any) -> list[Worked]:
     """They wait while another one has the writer, and so come into one transaction."""
     go = threading.Event()
-    first = asyncio.create_task(store.run(transact, lambda tx: go.wait(20)))
+    first = asyncio.create_task(store.run(transact, lambda tx: go.wait(60)))
     others = [asyncio.create_task(store.run(transact, do)) for do in functions]
     await asyncio.sleep(0.05)
     go.set()

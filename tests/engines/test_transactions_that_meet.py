@@ -22,7 +22,7 @@ async def test_a_deadlock_is_tried_again(postgres_world: World) -> None:
         tx.execute("update account set cents = cents + 1 where id = $1", first)
         if len(runs) == 1:
             locked.set()
-            may_go_on.wait(20)
+            may_go_on.wait(60)
         tx.execute("update account set cents = cents + 1 where id = $1", second)
         return len(runs)
 

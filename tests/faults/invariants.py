@@ -27,9 +27,14 @@ async def broken(site: Site, *, most: int, keys: Iterable[str] = ()) -> list[str
             found.append(f"I4: execution {id_} was settled under token {token}, which nobody held")
         if attempt > most_attempts:
             found.append(f"I2: execution {id_} ran {attempt} of {most_attempts} attempts")
-    once = [row for row in rows if row[1] is not None and row[-1] != "entity"]  # an entity ends, and begins anew
-    holding = Counter(key for _, key, status, *_ in once if status not in ENDED[1:])
-    found += [f"I2: {count} completed executions under the key {key}" for key, count in holding.items() if count > 1]
+    # An entity ends, and begins anew; a slot that an operator runs again is another generation.
+    once = await site.sql(
+        "select key, generation, status from semel_execution where key is not null and kind <> 'entity'"
+    )
+    holding = Counter((key, generation) for key, generation, status in once if status not in ENDED[1:])
+    found += [
+        f"I2: {count} completed executions under the key {key}" for (key, _), count in holding.items() if count > 1
+    ]
     current = Counter(key for _, key, _, current, *_ in rows if key is not None and current)
     found += [f"I2: {count} current executions under the key {key}" for key, count in current.items() if count > 1]
     found += [f"I1: key {key} was acknowledged and is not there" for key in keys if key not in current]

@@ -123,9 +123,9 @@ class Model:
                 one.suspect = one.suspect or one.crashes >= SUSPECT_AFTER
                 self.line_up(one)
 
-    def expired(self) -> list[int]:
-        """Workers that are taken for dead."""
-        return [worker for worker, ends in self.workers.items() if ends < self.now]
+    def expired(self, lease: int) -> list[int]:
+        """Workers that are taken for dead: their lease has run out, or ends later than it can (the clock went back)."""
+        return [worker for worker, ends in self.workers.items() if not self.now <= ends <= self.now + 2 * lease]
 
     def cancel(self, one: Modelled) -> Status:
         """Status afterwards."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,14 @@ from semel.engines.journal import flows, worker
 from semel.errors import EngineUnavailable
 from semel.runtime import retries
 from semel.testing import Fault, Mode
+from tests.faults.backfill_invariants import backfill_faults
+from tests.faults.event_invariants import event_faults
 from tests.faults.flow_invariants import flaws, recorded
-from tests.faults.flow_operations import OPERATIONS
 from tests.faults.forks import Forks, Say
 from tests.faults.invariants import broken, remains
+from tests.faults.schedule_invariants import schedule_faults
 from tests.faults.site import Site
+from tests.faults.transactional_operations import OPERATIONS
 
 DAY = 86400.0
 MOST_STATEMENTS = 1_000
@@ -60,6 +63,9 @@ async def finish(
         await shop.app.enqueue(shop.in_turn, "c-1", f"after-{at}", task_id=f"after-turn-{at}")
     await shop.conclude()
     wrong = await broken(here, most=most, keys=keys) + await flaws(here, shop, memo, done)
+    wrong += await schedule_faults(here.sql, memo.get("slots", {}))
+    wrong += await event_faults(here.sql, memo.get("events", {}))
+    wrong += await backfill_faults(here.sql, memo)
     await here.advance(40 * DAY)
     await shop.app.clean()
     await shop.app.clean()
@@ -92,16 +98,21 @@ class MessageCounts:
         return "\n".join(lines)
 
 
-def is_life(operation: str) -> bool:
-    """Whether an operation is a whole life, made of operations that have sweeps of their own."""
-    return operation.startswith("life")
+def is_long(operation: str) -> bool:
+    """Whether an operation has very many statements: a life, made of operations with sweeps of their own, or tables."""
+    return operation.startswith("life") or OPERATIONS[operation].bare
+
+
+def in_order(operations: Iterable[str]) -> list[str]:
+    """Short ones first, lives last: what one does not need of its share of the time, those that follow have more."""
+    return sorted(operations, key=lambda name: (is_long(name), not OPERATIONS[name].bare))
 
 
 def step_of(operation: str, until: float) -> int:
     """How far to go to the next statement that is broken: one while there is time, then more, other ones each run."""
     if time.monotonic() < until:
         return 1
-    return random.randint(9, 25) if is_life(operation) else random.randint(2, 5)
+    return random.randint(9, 25) if is_long(operation) else random.randint(2, 5)
 
 
 def strike(server: Forks, site: Site, operation: str, at: int, mode: Mode, tally: MessageCounts) -> bool:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,9 @@ class Fragile(Postgres):
     def freeze(self) -> None:
         """Stop the server and every one of its processes as they are: connections stay open and nothing answers."""
         self._signal_all(signal.SIGSTOP)
+        assert self._child is not None
+        for pid in [self._child.pid, *children_of(self._child.pid)]:
+            await_stop(pid)
 
     def thaw(self) -> None:
         """Let a frozen server go on."""
@@ -62,6 +66,17 @@ class Fragile(Postgres):
         if self._child is not None and self._child.poll() is None:
             self._child.send_signal(how)
             self._child.wait(30)
+
+
+def await_stop(pid: int) -> None:
+    """Wait until a process that was sent SIGSTOP has stopped: until then it may still answer."""
+    for _ in range(2000):
+        with contextlib.suppress(FileNotFoundError):
+            if Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "TtZ":
+                time.sleep(0.005)
+                continue
+        return
+    raise AssertionError(f"process {pid} does not stop")
 
 
 def children_of(pid: int) -> list[int]:

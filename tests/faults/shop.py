@@ -12,7 +12,7 @@ from semel.engines.journal.script import Store
 from semel.engines.journal.worker import JournalWorker
 from tests.faults.ledger import Effect
 from tests.faults.site import Site
-from tests.world import AlwaysThere, eventually
+from tests.world import AlwaysThere, eventually, unbounded
 
 LEASE = 30_000_000
 SOON = semel.Retry(max_attempts=3, initial="10ms", jitter=0.0)
@@ -81,7 +81,7 @@ class Shop:
     @property
     def engine(self) -> JournalEngine:
         """The engine of the running loop."""
-        engine = self.app.engine
+        engine = unbounded(self.app.engine)
         assert isinstance(engine, JournalEngine)
         return engine
 

@@ -26,11 +26,11 @@ from semel.engines.factory import SQLITE
 from semel.engines.journal import admissions, control, flow_rows, heartbeat, unserved, worker
 from semel.engines.journal import claims as claims_module
 from semel.engines.journal.engine import JournalEngine
-from semel.engines.journal.script import ConnectionRole, Listener, Procedure
+from semel.engines.journal.script import ConnectionRole, Listener, Procedure, Topic
 from semel.engines.sqlite.store import SqliteStore
 from semel.engines.sqlite.writer_thread import Job
 from semel.runtime import chores
-from semel.settings import WorkerSettings
+from semel.settings import Settings, WorkerSettings
 
 YEAR = timedelta(days=365)
 W = TypeVar("W", bound="World")
@@ -119,7 +119,7 @@ class Process:
         self.tasks: set[asyncio.Task[Any]] = set()
         self.awake = asyncio.Event()
         self.awake.set()
-        self.engine = JournalEngine(self, SQLITE, "default", auto_migrate=True, max_payload=1 << 20, own_store=False)
+        self.engine = JournalEngine(self, SQLITE, "default", auto_migrate=True, settings=Settings(), own_store=False)
         self.worker: Any = None
         self._listener: Listener | None = None
         world.processes.append(self)
@@ -149,7 +149,7 @@ class Process:
         if self.dead:
             raise asyncio.CancelledError
 
-    async def listen(self, listener: Listener) -> None:
+    async def listen(self, listener: Listener, topic: Topic) -> None:
         self._listener = listener
 
     async def relisten(self) -> None: ...

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import asyncpg
 
 import semel
-from semel.engines.sqlite.driver import choose_driver
+from semel.engines.sqlite.driver import Connection, choose_driver
 from tests.faults.ledger import Ledger
 from tests.world import SKEWED_NOW
 
@@ -22,7 +22,8 @@ TABLES = (
     "semel_execution", "semel_ready", "semel_later", "semel_worker", "semel_dead", "semel_slip", "semel_duplicate",
     "semel_queue", "semel_gate", "semel_permit", "semel_lane", "semel_watch", "semel_flow", "semel_journal",
     "semel_inbox", "semel_published", "semel_attribute", "semel_seen", "semel_record_key",
-    "semel_record_duplicate", "semel_record_transaction", "till",
+    "semel_record_duplicate", "semel_record_transaction", "semel_schedule", "semel_run", "semel_skipped", "semel_event",
+    "semel_subscription", "semel_router", "semel_backfill", "till",
 )  # fmt: skip
 
 # `changed`: an ended execution was written again. `left`: a row of work was taken away, from this owner.
@@ -64,6 +65,7 @@ class Site:
     skew: float = 0.0
 
     kept: ClassVar[asyncpg.Connection | None] = None
+    kept_file: ClassVar[Connection | None] = None
 
     @property
     def path(self) -> Path:
@@ -128,6 +130,9 @@ class Site:
 
     def wipe(self) -> None:
         """Remove the file and what belongs to it."""
+        if Site.kept_file is not None:
+            Site.kept_file.close()
+            Site.kept_file = None
         for end in ("", "-wal", "-shm"):
             Path(f"{self.path}{end}").unlink(missing_ok=True)
 
@@ -153,6 +158,8 @@ class Site:
         if self.engine == "postgres":
             async with self._connected() as connection:
                 return [tuple(row) for row in await connection.fetch(text, *args)]
+        if self.kept_file is not None:
+            return self.kept_file.execute(text, args)
         with closing(choose_driver().connect(str(self.path), patience=10)) as db:
             return db.execute(text, args)
 
@@ -177,6 +184,8 @@ class Site:
             await connection.close()
 
     async def keep_connection(self) -> None:
-        """For a process that asks often and does not live long."""
+        """For a process that asks often and does not live long. A SQLite file that is replaced is let go."""
         if self.engine == "postgres":
             Site.kept = await asyncpg.connect(self.url)
+        else:
+            Site.kept_file = choose_driver().connect(str(self.path), patience=10)

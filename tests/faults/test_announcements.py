@@ -12,7 +12,7 @@ from semel.engines.journal import leases
 from semel.engines.journal.claims import claim, load_lanes
 from semel.engines.journal.engine import JournalEngine
 from tests.faults.proxy import Proxy
-from tests.world import World, eventually
+from tests.world import World, eventually, unbounded
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ async def test_recovery_and_due_work_in_thousands_of_queues_fit_into_announcemen
     await one.enqueue_many([one.tasks["work"].call(n) for n in range(LANES)])
     await world.sql(MANY_LANES)
     await world.sql(SCATTER)
-    engine = one.engine
+    engine = unbounded(one.engine)
     assert isinstance(engine, JournalEngine)
     store = engine._store
     dead = await store.run(leases.register, 4711, "default", "dead", "all", 3_600_000_000)
@@ -87,6 +87,7 @@ async def test_recovery_and_due_work_in_thousands_of_queues_fit_into_announcemen
     held = await store.run(claim, dead, lanes, [0] * len(lanes), ["work"], LANES)
     assert len({claim.lane for claim in held}) == LANES
     async with world.worker(two, lease="2h", concurrency=LANES) as worker:
+        await eventually(lambda: worker.heart._beats[1] > 0)  # the first one, which would find what is moved below
         world._workers.remove(worker)  # it does not beat because the clock moves, only when it is told of work
         await world.advance("61m")
         assert len(await store.run(leases.recover)) == LANES

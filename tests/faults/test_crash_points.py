@@ -12,7 +12,7 @@ import pytest
 
 from semel.testing import Mode
 from tests.faults.forks import Forks
-from tests.faults.points import OPERATIONS, MessageCounts, is_life, step_of, sweep
+from tests.faults.points import OPERATIONS, MessageCounts, in_order, step_of, sweep
 from tests.faults.proofs import Tell, seconds
 from tests.faults.shop import Shop
 from tests.faults.site import Site
@@ -51,8 +51,8 @@ def test_every_operation_survives_every_fault_at_every_statement(site: Site, for
     """Every statement of every operation. The lives of workers come last: they are made of operations that were
     swept before. Each has its share of the time; where that runs out, the steps become wider, and it is said.
     """
-    tally, end, thinned = MessageCounts(), time.monotonic() + seconds(0.3), []
-    names = sorted(TASKS, key=is_life)
+    tally, end, thinned = MessageCounts(), time.monotonic() + seconds(0.2), []
+    names = in_order(TASKS)
     for at, name in enumerate(names):
         until = time.monotonic() + (end - time.monotonic()) / (len(names) - at)
         sweep(fork_server, site, name, list(Mode), tally, partial(step_of, name, until))

@@ -14,7 +14,7 @@ import pytest
 from semel.testing import Mode
 from tests.faults.flow_shop import FlowShop
 from tests.faults.forks import Forks
-from tests.faults.points import OPERATIONS, MessageCounts, is_life, step_of, sweep
+from tests.faults.points import OPERATIONS, MessageCounts, in_order, step_of, sweep
 from tests.faults.proofs import Tell, seconds
 from tests.faults.site import Site
 
@@ -45,8 +45,8 @@ def test_every_flow_survives_every_fault_at_every_statement(site: Site, fork_ser
     """Every statement of every operation. Each life gets its part of the time, and where that runs out it is swept
     with wider steps, and it is said. Which statements are left out is another matter each time.
     """
-    tally, end, thinned = MessageCounts(), time.monotonic() + seconds(0.25), []
-    names = sorted(FLOWS, key=is_life)
+    tally, end, thinned = MessageCounts(), time.monotonic() + seconds(0.2), []
+    names = in_order(FLOWS)
     for at, name in enumerate(names):
         until = time.monotonic() + (end - time.monotonic()) / (len(names) - at)
         sweep(fork_server, site, name, list(Mode), tally, partial(step_of, name, until))

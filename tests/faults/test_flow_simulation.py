@@ -46,7 +46,7 @@ def test_a_program_does_what_it_says_on_a_cluster_in_trouble(seed: int) -> None:
 def test_many_programs_do_what_they_say_on_clusters_in_trouble(half: int, tell: Tell) -> None:
     """Two halves, for two processes: each a share of the time, or `MANY` seeds where the machine is quick enough."""
     first = (int(time.time()) % 1_000_000 * 2 + half) * MANY
-    end, failed, happened, told = time.monotonic() + seconds(0.16), [], 0, 0
+    end, failed, happened, told = time.monotonic() + seconds(0.12), [], 0, 0
     for seed in range(first, first + MANY):
         wrong, effects = simulate_flows(seed, EVENTS)
         failed += [f"seed {seed}: {what}" for what in wrong]

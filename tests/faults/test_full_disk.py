@@ -8,14 +8,14 @@ import pytest
 import semel
 from semel.engines.journal.engine import JournalEngine
 from semel.engines.journal.script import ConnectionRole, Raw, Script, procedure
-from tests.world import World, eventually
+from tests.world import World, eventually, unbounded
 
 
 class Disk:
     """A limit of pages stands for the end of the disk. It is set where all is written, by the thread that writes."""
 
     def __init__(self, app: semel.App) -> None:
-        engine = app.engine
+        engine = unbounded(app.engine)
         assert isinstance(engine, JournalEngine)
         self._store = engine._store
 

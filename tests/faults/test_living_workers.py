@@ -18,11 +18,11 @@ from semel.engines.journal.script import Store
 from semel.engines.journal.worker import JournalWorker
 from semel.engines.sqlite.driver import choose_driver
 from tests.faults.proxy import Proxy
-from tests.world import World, eventually
+from tests.world import World, eventually, unbounded
 
 
 def _store(app: semel.App) -> Store:
-    engine = app.engine
+    engine = unbounded(app.engine)
     assert isinstance(engine, JournalEngine)
     return engine._store
 

@@ -132,5 +132,5 @@ def test_what_was_acknowledged_is_there_after_kills(tmp_path: Path) -> None:
 @pytest.mark.proof(long=True)
 @pytest.mark.timeout(3600)
 def test_what_was_acknowledged_is_there_after_minutes_of_kills(tmp_path: Path, tell: proofs.Tell) -> None:
-    end = time.monotonic() + proofs.seconds(0.15)
+    end = time.monotonic() + proofs.seconds(0.1)
     tell(sell(tmp_path, lambda _: time.monotonic() < end))

@@ -63,7 +63,7 @@ async def test_a_worker_stops_in_time_although_the_server_is_frozen(small_server
                 began = time.monotonic()
                 await worker.stop()
                 await first.close()
-                assert time.monotonic() - began < 1 + 12
+                assert time.monotonic() - began < 30  # and not a minute for each statement
             finally:
                 small_server.thaw()
         may_end.set()
@@ -116,7 +116,7 @@ async def test_a_worker_that_starts_while_the_server_refuses_connections_waits_f
         ask_to_stop(stopped)
         _, said = await asyncio.to_thread(stopped.communicate, timeout=60)
         assert (stopped.returncode, "before it had started" in said) == (0, True), said
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30  # others would hold the connections for ever
         for connection in held:
             await connection.close()
         await asyncio.to_thread(await_line, patient, "ready")
@@ -192,7 +192,7 @@ async def test_a_statement_that_timed_out_does_not_go_on_in_the_server(postgres_
                     )
                     return bool(waiting <= 1)
 
-                await eventually(none_left_over, within=5)
+                await eventually(none_left_over, within=30)
             await eventually(lambda: worker.healthy)
     finally:
         await holder.close()

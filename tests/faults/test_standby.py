@@ -19,11 +19,11 @@ from semel.engines.postgres.address import Address, split_hosts
 from semel.engines.postgres.store import PostgresStore
 from tests.faults.proxy import Proxy
 from tests.faults.server import fragile_postgres, standby_of
-from tests.world import World, eventually
+from tests.world import World, eventually, unbounded
 
 
 def _store(app: semel.App) -> PostgresStore:
-    engine = app.engine
+    engine = unbounded(app.engine)
     assert isinstance(engine, JournalEngine)
     assert isinstance(engine._store, PostgresStore)
     return engine._store

@@ -34,6 +34,8 @@ from semel.engines.journal.retention import clean
 from semel.engines.journal.script import ConnectionRole, Script, SqlQuery, procedure
 from semel.engines.journal.settle import Ending, put_off, settle
 from semel.engines.sqlite.store import SqliteStore
+from semel.engines.sqlite.writer_thread import statements
+from semel.settings import Settings
 from tests.faults.model import SECOND, Model, Modelled, keeping
 from tests.faults.proofs import Tell, seconds
 
@@ -60,11 +62,11 @@ class Life(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.model = Model(1_800_000_000 * SECOND)
         self.store = SqliteStore(":memory:", lambda: self.model.now / SECOND)
-        self.engine = JournalEngine(self.store, SQLITE, "default", auto_migrate=True, max_payload=1 << 20)
+        self.engine = JournalEngine(self.store, SQLITE, "default", auto_migrate=True, settings=Settings())
         self.wait(self.engine.open())
         self.names: dict[int, list[str]] = {}
         for name, text in READ.items():
-            self.store._for(ConnectionRole.CONTROL)._statements[name] = [(text, 0)]
+            statements()[name] = [(text, 0)]
 
     def teardown(self) -> None:
         """Close the database."""
@@ -221,7 +223,7 @@ class Life(RuleBasedStateMachine):
     def the_dead_are_buried(self) -> None:
         """Their tasks wait again, or end."""
         self.run(leases.recover)
-        self.model.lose(self.model.expired())
+        self.model.lose(self.model.expired(LEASE))
 
     @rule()
     def the_due_become_ready(self) -> None:

@@ -213,7 +213,7 @@ def test_other_threads_are_not_concerned() -> None:
     problems: list[BaseException] = []
 
     def elsewhere() -> None:
-        inside.wait(10)
+        inside.wait(60)
         try:
             Path("x").write_text("x")
             socket.socket().close()
@@ -225,7 +225,7 @@ def test_other_threads_are_not_concerned() -> None:
     thread.start()
     with guard("w"):
         inside.set()
-        assert done.wait(10)
+        assert done.wait(60)
         with pytest.raises(semel.Forbidden):
             open("x")
     thread.join()
@@ -291,7 +291,7 @@ def test_what_it_costs() -> None:
 
     thread = threading.Thread(target=other)
     thread.start()
-    elsewhere.wait(10)
+    elsewhere.wait(60)
     beside = cost(lambda: _hook("import", ())) - nothing
     stop.set()
     thread.join()

@@ -43,6 +43,7 @@ async def test_every_journal_replays(world: RestoredWorld) -> None:
 
 async def test_the_doctor_reads_it(world: RestoredWorld) -> None:
     app = world.program()
+    await app.migrate()
     found_ = {finding.what: finding for finding in await app.doctor()}
     assert found_["migrations"].ok
     assert "inspect" in found_["parked"].detail

@@ -4,10 +4,21 @@ A line whose comment begins with an E is wrong, and both must say so. Both must 
 `assert_type` must hold.
 """
 
+import datetime
 from dataclasses import dataclass
 from typing import Any, assert_type
 
 import semel
+from semel.contract.backfill import BackfillInfo, BackfillPlan
+from semel.triggers import (
+    ActivityDefinition,
+    CronTriggerConfig,
+    EventEnvelope,
+    EventTriggerConfig,
+    IntervalTriggerConfig,
+    OnceTriggerConfig,
+    TaskSpec,
+)
 
 app = semel.App("sqlite:///:memory:")
 
@@ -104,6 +115,7 @@ async def enqueued() -> None:
     assert_type(await handle.result(timeout="5s"), Receipt)
     assert_type(await app.enqueue(charge, "o-1", 9_900), semel.Handle[Receipt])
     assert_type(await app.enqueue(send, "a@b.c", task_id="m-1", priority=5, delay="1h"), semel.Handle[None])
+    assert_type(await app.enqueue(send, "a@b.c", connection=object()), semel.Handle[None])
     assert_type(await app.enqueue(send, "a@b.c", "hello", queue="mail", reuse="always"), semel.Handle[None])
     assert_type(await app.enqueue(total, 1, 2, 3, on_duplicate="raise"), semel.Handle[dict[str, int]])
     assert_type(await app.enqueue(total), semel.Handle[dict[str, int]])
@@ -272,3 +284,67 @@ def defined_wrongly() -> None:
 
     @app.workflow  # E: no context
     async def no_context(order: str) -> None: ...
+
+
+daily = CronTriggerConfig(cron="0 9 * * *", timezone="Europe/Paris", misfire_policy="catchup", grace="10m")
+weekly = CronTriggerConfig(cron=["0 9 * * MON"], exclude=["2026-12-25", datetime.date(2027, 1, 1)])
+assert_type(daily.cron, tuple[str, ...])
+assert_type(daily.grace, datetime.timedelta | None)
+often = IntervalTriggerConfig(every="5m", after="finish", jitter=30)
+assert_type(often.every, datetime.timedelta)
+once = OnceTriggerConfig(at=datetime.datetime.now(datetime.UTC), overlap="allow_all")
+paid = EventTriggerConfig(types="invoice.paid", where="data.cents > 0")
+report = ActivityDefinition(
+    activity_id="report", triggers=[daily, often, once], tasks=TaskSpec(task_type="send", arguments={"a": [1]})
+)
+assert_type(report.tasks, tuple[TaskSpec, ...])
+event = EventEnvelope(event_id="1", source="shop", type="invoice.paid", time="2026-03-01T09:00:00Z", data={"cents": 1})
+assert_type(event.time, datetime.datetime | None)
+assert_type(EventEnvelope.from_cloudevent(b"{}"), EventEnvelope)
+
+CronTriggerConfig()  # E: it has no expression
+CronTriggerConfig(cron=5)  # E: not an expression
+CronTriggerConfig(cron="@daily", misfire_policy="catch")  # E: no such policy
+CronTriggerConfig(cron="@daily", timezon="UTC")  # E: no such field
+OnceTriggerConfig(at="2026-03-01T09:00:00Z", misfire_policy="skip")  # E: a one-shot has none
+IntervalTriggerConfig(every="5m", start_at=5)  # E: not a time
+ActivityDefinition(activity_id="a", triggers="@daily", tasks=[])  # E: not a trigger
+
+
+@app.on_schedule("0 9 * * *", timezone="Europe/Paris", misfire="compress")
+@app.task
+async def city_report(city: str = "Paris", run: semel.Run | None = None) -> None: ...
+
+
+async def scheduled() -> None:
+    made = await app.schedules.put("x", city_report, "Paris", cron="0 9 * * *", exclude=["2026-12-25"], jitter="5m")
+    assert_type(made.next_slot, datetime.datetime | None)
+    await app.schedules.put("x", city_report, "Paris", every="5m", after="finish", overlap="buffer_one", max_buffer=3)
+    await app.schedules.put("x", city_report, crom="0 9 * * *")  # E: no such option
+    await app.schedules.put("x", city_report, cron=9)  # E: no expression
+    await app.schedules.put("x", city_report, every="5m", misfire="later")  # E: no such policy
+    await app.schedules.put("x", city_report, every="5m", overlap="wait")  # E: no such policy
+    await app.schedules.put("x", city_report, at="2026-03-01")  # E: no datetime
+    await app.schedules.edit("x", cron="0 8 * * *", reset=["jitter"])
+    await app.schedules.edit("x", colour="red")  # E: no such option
+    assert_type(await (await app.schedules.trigger("x")).result(), Any)
+    for one in await app.schedules.skipped("x"):
+        assert_type(one.count, int)
+    for change in await app.apply(dry_run=True):
+        assert_type(change.id, str)
+    end = datetime.datetime.now(datetime.UTC)
+    begin = end - datetime.timedelta(days=7)
+    assert_type(await app.schedules.backfill("x", begin, end, rerun="failed", max_active=3), BackfillInfo)
+    assert_type(await app.schedules.backfill("x", begin, end, dry_run=True, force=True), BackfillPlan)
+    assert_type(app.sync.schedules.backfill("x", begin, end, request_key="a"), BackfillInfo)
+    assert_type(app.sync.schedules.backfill("x", begin, end, dry_run=True), BackfillPlan)
+    await app.schedules.backfill("x", begin, end, rerun="some")  # E: no such choice
+    await app.schedules.backfill("x", begin, end, limit=3)  # E: no such option
+    await app.schedules.backfill("x", "2026-03-01", end)  # E: no datetime
+    assert_type((await app.schedules.backfills.wait("b", "5m")).failed, int)
+    app.sync.schedules.backfills.pause("b", 5)  # E: no note
+    for difference in await app.schedules.reconcile(fix=True):
+        assert_type(difference.fixed, bool)
+    app.sync.schedules.put("x", city_report, cron="0 9 * * *")
+    app.sync.schedules.put("x", city_report, misfire="later")  # E: no such policy
+    app.sync.apply(prune="yes")  # E: no bool

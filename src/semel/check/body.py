@@ -16,7 +16,8 @@ from semel.check.names import Assigned, Binding, Comprehension, Scope
 from semel.check.order import Order
 from semel.check.resolve import Resolver
 from semel.check.roots import TEMPORAL, is_context, is_task
-from semel.check.rules import DIRECT_CALL, OBJECT_IDENTITY, Rule
+from semel.check.rules import DIRECT_CALL, OBJECT_IDENTITY, SCHEDULE_CHANGE, Rule
+from semel.check.schedule_verbs import schedule_verb
 from semel.check.state import changed_globals
 from semel.check.swallow import swallowed
 from semel.check.values import Class, Function, Instance, Outside, Value
@@ -42,7 +43,10 @@ class Reader:
 
     def read(self, function: Function, kind: Kind) -> Body:
         """What the function does when it is called."""
-        return _Reading(self._resolver, kind).function(function)
+        body = _Reading(self._resolver, kind).function(function)
+        if kind is Kind.TASK:  # a task may do all that a workflow must not, but for this
+            body.broken = [one for one in body.broken if one[1] is SCHEDULE_CHANGE]
+        return body
 
 
 class _Reading:
@@ -156,6 +160,9 @@ class _Reading:
         return True
 
     def _call(self, node: ast.Call, scope: Scope) -> None:
+        if (verb := schedule_verb(node, scope, self._resolver)) is not None:
+            self._break(node, SCHEDULE_CHANGE, verb)
+            return
         callee = self._resolver.resolve(node.func, scope)
         if callee is None:
             self._unknown(node, scope)

@@ -9,10 +9,11 @@ from semel.check.rules import Rule
 
 
 class Kind(StrEnum):
-    """Whose workflow code it is; it decides what is recommended instead."""
+    """Whose code it is; it decides what is recommended instead, and that of tasks may do more."""
 
     SEMEL = "semel"
     TEMPORAL = "temporal"
+    TASK = "task"
 
 
 @dataclass(frozen=True, slots=True)

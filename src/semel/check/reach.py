@@ -17,8 +17,9 @@ from semel.check.files import python_files
 from semel.check.finding import Finding, Report
 from semel.check.project import Project
 from semel.check.resolve import Resolver
-from semel.check.roots import Root, roots
+from semel.check.roots import Root, roots, task_roots
 from semel.check.rules import UNREADABLE
+from semel.check.schedule_verbs import TELLTALES
 from semel.check.source import Module
 from semel.check.values import Function
 
@@ -51,7 +52,11 @@ def _check(modules: list[Module]) -> Report:
             begun += list(roots(module, resolver))
         except RecursionError:
             findings.append(_too_deep(module, 1))
-    findings += _follow(begun, resolver)
+    if any(word in module.raw for module in modules for word in TELLTALES):
+        tasks = [root for module in modules for root in _roots_of_tasks(module, resolver)]
+    else:
+        tasks = []
+    findings += _follow([*begun, *tasks], resolver)
     for module in modules:
         module.test()
         if module.trouble is not None:
@@ -59,6 +64,12 @@ def _check(modules: list[Module]) -> Report:
     left = sieve(findings, modules)
     left.sort(key=lambda finding: (finding.path, finding.line, finding.column, finding.rule.id))
     return Report(len(modules), len({root.workflow for root in begun}), tuple(left))
+
+
+def _roots_of_tasks(module: Module, resolver: Resolver) -> list[Root]:
+    with contextlib.suppress(RecursionError):  # told already
+        return list(task_roots(module, resolver))
+    return []
 
 
 @contextlib.contextmanager

@@ -39,6 +39,27 @@ def roots(module: Module, resolver: Resolver) -> Iterator[Root]:
         yield from _within(module.tree.body, module.scope, resolver)
 
 
+def task_roots(module: Module, resolver: Resolver) -> Iterator[Root]:
+    """Every task of Semel in a file, also inside functions."""
+    for node, scope in _functions(module.tree.body, module.scope, resolver) if b"task" in module.raw else ():
+        function = Function(scope, node, qualified(scope, node.name))
+        if is_task(function, resolver):
+            yield Root(function, Kind.TASK, id(node))
+
+
+def _functions(body: list[ast.stmt], scope: Scope, resolver: Resolver) -> Iterator[tuple[FunctionDef, Scope]]:
+    """Functions, and those inside them, but for methods."""
+    todo: list[ast.AST] = list(reversed(body))
+    while todo:
+        node = todo.pop()
+        if isinstance(node, FunctionDef):
+            yield node, scope
+            inside = resolver.function_scope(Function(scope, node, qualified(scope, node.name)))
+            yield from _functions(node.body, inside, resolver)
+        elif not isinstance(node, ast.ClassDef):
+            todo.extend(reversed([part for name in _BLOCKS for part in getattr(node, name, ())]))
+
+
 def is_task(function: Function, resolver: Resolver) -> bool:
     """Whether an engine should have been asked to run it: a task of Semel, an activity of Temporal."""
     if isinstance(function.node, ast.Lambda):
@@ -47,11 +68,7 @@ def is_task(function: Function, resolver: Resolver) -> bool:
         bare = decorator.func if isinstance(decorator, ast.Call) else decorator
         if _name_of(resolver.resolve(bare, function.scope)) == "temporalio.activity.defn":
             return True
-        if (
-            isinstance(bare, ast.Attribute)
-            and bare.attr == "task"
-            and _may_be_app(bare.value, function.scope, resolver)
-        ):
+        if isinstance(bare, ast.Attribute) and bare.attr == "task" and may_be_app(bare.value, function.scope, resolver):
             return True
     return False
 
@@ -90,9 +107,9 @@ def _is_workflow(function: Function, node: FunctionDef, resolver: Resolver) -> b
         if not isinstance(bare, ast.Attribute) or bare.attr != "workflow":
             continue
         app = resolver.resolve(bare.value, function.scope)
-        if _is_app(app):
+        if is_app(app):
             return True
-        if _may_be_app(bare.value, function.scope, resolver) and _takes_context(function, node, resolver):
+        if may_be_app(bare.value, function.scope, resolver) and _takes_context(function, node, resolver):
             return True
     return False
 
@@ -113,7 +130,7 @@ def _of_class(of: Class, resolver: Resolver) -> Iterator[Root]:
     entity = any(
         isinstance(bare := _bare(decorator), ast.Attribute)
         and bare.attr == "entity"
-        and _may_be_app(bare.value, of.scope, resolver)
+        and may_be_app(bare.value, of.scope, resolver)
         for decorator in of.node.decorator_list
     )
     kind = Kind.TEMPORAL if temporal else Kind.SEMEL
@@ -149,14 +166,15 @@ def _name_of(value: Value | None) -> str:
     return value.name if isinstance(value, Outside) else ""
 
 
-def _is_app(value: Value | None) -> bool:
+def is_app(value: Value | None) -> bool:
+    """Whether it is an App."""
     return isinstance(value, Outside) and value.name.startswith("semel.") and value.name.endswith("App()")
 
 
-def _may_be_app(node: ast.expr, scope: Scope, resolver: Resolver) -> bool:
+def may_be_app(node: ast.expr, scope: Scope, resolver: Resolver) -> bool:
     """Whether it is an App, or comes from where nothing can be seen: a factory, a module that was not given."""
     value = resolver.resolve(node, scope)
-    if value is None or _is_app(value):
+    if value is None or is_app(value):
         return True
     if not isinstance(value, Outside) or "()" in value.name or value.name.startswith(("temporalio.", "builtins.")):
         return False

@@ -162,6 +162,14 @@ DIRECT_CALL = Rule(
     "await ctx.execute_task(fn, ...)",
     "await workflow.execute_activity(fn, ...)",
 )
+SCHEDULE_CHANGE = Rule(
+    "D17",
+    "schedule-change",
+    "changes or triggers a schedule",
+    "tasks and workflows run what is scheduled, and a call that changes it is refused while they run",
+    "do it where your program answers requests, or with semel apply and semel schedules",
+    "do it where your program answers requests, or with semel apply and semel schedules",
+)
 UNREADABLE = Rule(
     "D90",
     "unreadable",
@@ -204,6 +212,7 @@ RULES: tuple[Rule, ...] = (
     CONSOLE,
     OBJECT_IDENTITY,
     DIRECT_CALL,
+    SCHEDULE_CHANGE,
     UNREADABLE,
     BAD_ALLOW,
     UNUSED_ALLOW,

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 import semel
-from semel.cli import entities, workflows
+from semel.cli import backfills, entities, events, schedules, schema, workflows
+from semel.cli.apply import apply
 from semel.cli.check import check
 from semel.cli.command import EPILOG
 from semel.cli.demo import demo
@@ -16,6 +17,7 @@ from semel.cli.enqueue import enqueue
 from semel.cli.executions import cancel, explain, list_executions, redrive, show
 from semel.cli.histories import export, import_, replay
 from semel.cli.operations import clean, doctor, migrate, queues, workers
+from semel.cli.reconcile import reconcile
 from semel.cli.temporal_dev import dev
 from semel.cli.worker import worker
 from semel.cli.workflow_timeline import graph, show_workflow
@@ -24,7 +26,14 @@ Commands = dict[str, dict[str, Callable[..., None]]]
 """Commands by name, under the heading that the help shows them under."""
 
 COMMANDS: Commands = {
-    "Begin": {"demo": demo, "migrate": migrate, "worker": worker, "enqueue": enqueue},
+    "Begin": {
+        "demo": demo,
+        "migrate": migrate,
+        "worker": worker,
+        "enqueue": enqueue,
+        "apply": apply,
+        "publish": events.publish,
+    },
     "Look": {
         "list": list_executions,
         "show": show,
@@ -33,6 +42,7 @@ COMMANDS: Commands = {
         "workers": workers,
         "doctor": doctor,
         "check": check,
+        "reconcile": reconcile,
     },
     "Act": {"cancel": cancel, "redrive": redrive, "clean": clean, "replay": replay},
 }
@@ -45,6 +55,26 @@ WORKFLOW_COMMANDS: Commands = {
         "reset": workflows.reset,
     },
     "Keep": {"export": export, "import": import_},
+}
+SCHEDULE_COMMANDS: Commands = {
+    "Look": {"list": schedules.list_schedules, "show": schedules.show, "next": schedules.next_slots},
+    "Act": {
+        "create": schedules.create,
+        "edit": schedules.edit,
+        "pause": schedules.pause,
+        "resume": schedules.resume,
+        "trigger": schedules.trigger,
+        "backfill": backfills.backfill,
+        "delete": schedules.delete,
+    },
+}
+BACKFILL_COMMANDS: Commands = {
+    "Look": {"list": backfills.list_backfills, "show": backfills.show_backfill},
+    "Act": {"pause": backfills.pause, "resume": backfills.resume, "cancel": backfills.cancel},
+}
+EVENT_COMMANDS: Commands = {
+    "Look": {"list": events.list_events, "show": events.show},
+    "Act": {"replay": events.replay, "backfill": events.backfill},
 }
 ENTITY_COMMANDS: Commands = {"Look": {"failed": entities.failed}, "Act": {"redrive": entities.redrive}}
 
@@ -74,7 +104,11 @@ def _add_group(name: str, help: str, commands: Commands) -> None:
 
 _add_commands(cli, COMMANDS)
 _add_group("workflows", "Look at workflows and entities and act on them, by key or by execution id.", WORKFLOW_COMMANDS)
+_add_group("schedules", "Look at schedules, create and change them, pause, resume and trigger them.", SCHEDULE_COMMANDS)
+_add_group("backfills", "Look at backfills of schedules, pause, resume and cancel them.", BACKFILL_COMMANDS)
+_add_group("events", "Look at events and what became of them, run them again.", EVENT_COMMANDS)
 _add_group("entities", "List failed messages of entities, and send them again.", ENTITY_COMMANDS)
+_add_group("schema", "JSON Schemas of activities, triggers and events.", {"Begin": {"export": schema.export}})
 _add_group("temporal", "Run a Temporal server on this machine.", {"Begin": {"dev": dev}})
 
 

@@ -81,12 +81,12 @@ class Exit(IntEnum):
 
 MEANING = {
     Exit.OK: "done",
-    Exit.FAILED: "it failed, or doctor found a problem",
+    Exit.FAILED: "it failed, doctor found a problem, or schema export --check a difference",
     Exit.USAGE: "wrong usage or settings",
     Exit.NOT_FOUND: "no such execution, key or task",
     Exit.CONFLICT: "conflict: the key is taken, or the state does not allow it",
     Exit.UNAVAILABLE: "the database cannot be reached, or needs: semel migrate",
-    Exit.FINDINGS: "semel check found something",
+    Exit.FINDINGS: "semel check or semel reconcile found something",
     Exit.DIFFERS: "recorded histories do not replay with this code, or it lacks a function that work waits for",
 }
 

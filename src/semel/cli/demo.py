@@ -12,6 +12,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Annotated, Any
@@ -21,6 +22,7 @@ from rich.text import Text
 
 from semel import App, ConfigError, EngineError, EngineUnavailable, Execution, Explanation, Handle, Status
 from semel.cli.command import Debug, Exit, guarded
+from semel.cli.demo_schedules import play_schedules
 from semel.cli.demo_shop import (
     CENTS,
     DATABASE,
@@ -50,7 +52,16 @@ LOCK = "lock"
 FILES = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", LEDGER, PORT_FILE, f"{PORT_FILE}.new", LOG)
 
 
+class Which(StrEnum):
+    """What a demo can be about."""
+
+    SCHEDULES = "schedules"
+
+
 def demo(
+    which: Annotated[
+        Which | None, typer.Argument(help="Another demo: schedules.", show_default=False, metavar="[schedules]")
+    ] = None,
     folder: Annotated[Path, typer.Option("--dir", help="The folder for the demo's files.")] = Path(".semel-demo"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete the last run and start over.")] = False,
     debug: Debug = False,
@@ -59,9 +70,13 @@ def demo(
 
     Takes about 15 seconds and needs nothing else. The last line is computed from the payment provider's ledger; if it
     is not true, the demo says so and exits with 1. Run it again: the payment is done, and nothing is charged.
+
+    `semel demo schedules`: three minutes of virtual time with an outage in it, under the three misfire policies.
     """
 
     def work() -> Exit:
+        if which is Which.SCHEDULES:
+            return play_schedules()
         with _locked(folder):
             if fresh:
                 _delete_files(folder)
@@ -190,7 +205,7 @@ def claim(ledger: Sequence[Entry], told: Explanation, *, kills: int, receipts: S
     `receipts` are what the customers got; without them (in a later run) they are not checked.
     """
     charges = [entry.charge for entry in ledger if entry.charged]
-    duplicates = sum(suppressed.count for suppressed in told.suppressed)
+    duplicates = sum(suppressed.count for suppressed in told.suppressed or ())
     requests = len(told.executions) + duplicates
     completed = [execution for execution in told.executions if execution.status is Status.COMPLETED]
     survived = kills if completed and completed[0].attempt == kills + 1 else 0

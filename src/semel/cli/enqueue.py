@@ -83,17 +83,18 @@ def enqueue(
 
 
 def _arguments(given: str | None, args: str | None, kwargs: str | None) -> tuple[list[Any], dict[str, Any]]:
-    by_position = [] if args is None else _json(args, "--args", list)
-    by_name = {} if kwargs is None else _json(kwargs, "--kwargs", dict)
+    by_position = [] if args is None else read_json(args, "--args", list)
+    by_name = {} if kwargs is None else read_json(kwargs, "--kwargs", dict)
     if given is None:
         return by_position, by_name
     if args is not None or kwargs is not None:
         raise InvalidValue("give the arguments as one JSON value, or with --args and --kwargs, not both.")
-    value = _json(given, "the input", list | dict)
+    value = read_json(given, "the input", list | dict)
     return (value, {}) if isinstance(value, list) else ([], value)
 
 
-def _json(text: str, what: str, kind: Any) -> Any:
+def read_json(text: str, what: str, kind: Any) -> Any:
+    """Read JSON of a kind from the command line. InvalidValue: it is something else."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:

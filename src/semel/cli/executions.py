@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from rich.text import Text
 from semel import App, Execution, Handle, InvalidValue, NotRedrivable, Status
 from semel.cli.command import Exit, database_command
 from semel.cli.output import Output, ago, console, note, status_text, when
+from semel.cli.schedule_options import read_time
 from semel.contract.durations import format_duration
 from semel.records import to_json
 
@@ -43,11 +45,26 @@ async def list_executions(
     queue: QueueOption = None,
     name: NameOption = None,
     kind: Annotated[Kind | None, typer.Option("--kind", help="Only executions of this kind.")] = None,
+    scheduled_after: Annotated[
+        str | None, typer.Option(help="Only runs of schedules whose slot is at this time or after it.")
+    ] = None,
+    scheduled_before: Annotated[
+        str | None, typer.Option(help="Only runs of schedules whose slot is before this time.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Show at most this many.")] = 50,
     before: Annotated[str | None, typer.Option(help="Only executions older than this id, for the next page.")] = None,
 ) -> None:
-    """List executions, newest first."""
-    found = await app.list(status=status, queue=queue, name=name, kind=kind, limit=limit, before=before)
+    """List executions, newest first. Those of schedules by their slots, if a time is given."""
+    found = await app.list(
+        status=status,
+        queue=queue,
+        name=name,
+        kind=kind,
+        scheduled_after=_time(scheduled_after, "scheduled_after"),
+        scheduled_before=_time(scheduled_before, "scheduled_before"),
+        limit=limit,
+        before=before,
+    )
     if out.as_json:
         out.data(found)
         return
@@ -59,7 +76,20 @@ async def list_executions(
     out.table(columns, [_row(execution) for execution in found])
     out.next("show", found[0].id)
     if len(found) == limit:
-        out.next("list", "--before", found[-1].id)
+        given = {
+            "--status": status,
+            "--queue": queue,
+            "--name": name,
+            "--kind": kind,
+            "--scheduled-after": scheduled_after,
+            "--scheduled-before": scheduled_before,
+        }
+        filters = [part for option, value in given.items() if value is not None for part in (option, str(value))]
+        out.next("list", *filters, "--before", found[-1].id)
+
+
+def _time(text: str | None, name: str) -> datetime | None:
+    return None if text is None else read_time(text, f"--{name.replace('_', '-')}")
 
 
 def is_parked(execution: Execution) -> bool:

@@ -22,7 +22,7 @@ from semel.settings import Settings, load
 PIPED_WIDTH = 200
 """The width of lines that do not go to a terminal."""
 
-_BY_APP = ("worker", "replay")
+_BY_APP = ("worker", "replay", "apply", "reconcile")
 """Commands that take an app instead of --url."""
 
 STYLES = {

@@ -64,6 +64,7 @@ class WorkerOptions:
     concurrency: int | None
     lease: str | None
     grace: str | None
+    schedules: bool | None
     log_level: Level | None
     log_format: LogFormat | None
 
@@ -81,6 +82,9 @@ def worker(
         str | None, typer.Option(help="A worker without a heartbeat for this long is considered dead, such as 30s.")
     ] = None,
     grace: Annotated[str | None, typer.Option(help="How long running tasks may take after the first SIGTERM.")] = None,
+    no_schedules: Annotated[
+        bool, typer.Option("--no-schedules", help="Leave it to other workers to start the runs of schedules.")
+    ] = False,
     log_level: Annotated[
         Level | None,
         typer.Option(help="What is logged to stderr, including your own logs. Default: info.", show_default=False),
@@ -99,7 +103,8 @@ def worker(
     """
 
     def work() -> Exit:
-        given = WorkerOptions(target, _split(queues), concurrency, lease, grace, log_level, log_format)
+        starts = False if no_schedules else None
+        given = WorkerOptions(target, _split(queues), concurrency, lease, grace, starts, log_level, log_format)
         if processes > 1:
             _set_up_logging(given)
             return WorkerProcesses(processes, _as_arguments(given, debug)).run()
@@ -138,7 +143,8 @@ def _as_arguments(given: WorkerOptions, debug: bool) -> list[str]:
         "--log-format": given.log_format,
     }
     arguments = [f"{name}={value}" for name, value in options.items() if value is not None]
-    return [given.target, *arguments, *(["--debug"] if debug else [])]
+    flags = ["--no-schedules"] * (given.schedules is False) + ["--debug"] * debug
+    return [given.target, *arguments, *flags]
 
 
 def _split(queues: str | None) -> list[str] | None:
@@ -163,7 +169,12 @@ def _refuse_what_cannot_work(app: App, target: str) -> None:
 
 
 async def _serve(app: App, given: WorkerOptions, stopping: StopRequests) -> None:
-    options: dict[str, Any] = {"concurrency": given.concurrency, "lease": given.lease, "grace": given.grace}
+    options: dict[str, Any] = {
+        "concurrency": given.concurrency,
+        "lease": given.lease,
+        "grace": given.grace,
+        "schedules": given.schedules,
+    }
     async with app, contextlib.AsyncExitStack() as stack:
         running = await _start(lambda: stack.enter_async_context(app.worker(queues=given.queues, **options)), stopping)
         if running is not None:

@@ -105,13 +105,9 @@ Decision = Admit | Join | Replay | Refuse
 
 def reason_of(decision: Join | Replay | Refuse) -> Reason:
     """What `explain` counts a request under that did not become an execution."""
-    match decision:
-        case Join():
-            return Reason.JOINED
-        case Replay():
-            return Reason.REPLAYED
-        case Refuse(reason=reason):
-            return reason
+    if isinstance(decision, Refuse):
+        return decision.reason
+    return Reason.JOINED if isinstance(decision, Join) else Reason.REPLAYED
 
 
 def decide(prior: Prior | None, request: Request, now: datetime) -> Decision:

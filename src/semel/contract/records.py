@@ -151,7 +151,8 @@ class Explanation:
     key: str
     kind: str
     executions: tuple[Execution, ...]
-    suppressed: tuple[Suppressed, ...]
+    suppressed: tuple[Suppressed, ...] | None
+    """None: how many duplicates there were is not known, since the engine has no place where they are counted."""
     asked_at: datetime
     text: str = field(default="", compare=False)
     undelivered: Undelivered = Undelivered()

@@ -35,6 +35,8 @@ class StartOptions(QueueOptions, total=False):
     """Which finished executions give their key back. Without it: "failed_only"."""
     run_at: datetime | None
     """Not before this time, which has a time zone; instead of `delay`."""
+    connection: Any
+    """A connection of yours with an open transaction: the start is there when you commit, and never was otherwise."""
 
 
 class TaskOptions(StartOptions, total=False):
@@ -78,7 +80,7 @@ class StepOptions(TypedDict, total=False):
     """A policy or a number of attempts; without it one attempt."""
 
 
-RESERVED: Final = frozenset({*TaskOptions.__annotations__, "workflow_id", "connection"})
+RESERVED: Final = frozenset({*TaskOptions.__annotations__, "workflow_id"})
 """A task has no parameter of these names: it could be taken for an option."""
 RESERVED_IN_WORKFLOWS: Final = RESERVED | {"on_parent_close", "search_attributes"}
 

@@ -26,6 +26,11 @@ def log_failure(task: asyncio.Task[Any], log: logging.Logger, what: str) -> None
     task.add_done_callback(done)
 
 
+def expect_failure(task: asyncio.Task[Any]) -> None:
+    """Let this task fail silently: whoever needs it asks it, and those who waited for it may have given up."""
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+
+
 class RepeatedFailures:
     """Knows which failure of each subject was last logged, so that a traceback is not logged again and again.
 

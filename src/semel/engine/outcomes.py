@@ -35,6 +35,12 @@ _MACHINERY: Final = tuple(f"{Path(__file__).parents[1] / room}{os.sep}" for room
 def failure(id: str, name: str, outcome: Outcome, *, redrivable: bool = True) -> SemelError:
     """The error that tells how an execution ended; also how to run it again, unless only who asked for it can."""
     error = outcome.error
+    if outcome.unknown:
+        return ResultExpired(
+            f"nothing is known of execution {id} of {name!r}: it is past its retention, or the database lost it in a "
+            "restore or a failover. Ask for it again under its key: what is not known runs.",
+            execution_id=id,
+        )
     if outcome.expired:
         return ResultExpired(
             f"the result of execution {id} of {name!r} is past its retention. Keep results longer with "
@@ -58,7 +64,18 @@ def failure(id: str, name: str, outcome: Outcome, *, redrivable: bool = True) ->
 
 
 def describe(error: BaseException, message: str | None = None) -> ErrorInfo:
-    """An exception as data, with text that every database can hold and without Semel's own frames."""
+    """An exception as data, with text that every database can hold and without Semel's own frames.
+
+    Whatever code of its own it has is kept from doing harm here: `str()` may raise SystemExit.
+    """
+    try:
+        return _describe(error, message)
+    except BaseException as broken:
+        name = _clean(type_name(type(error)), 500)
+        return ErrorInfo(name, message or f"(it cannot be read: {type(broken).__name__})")
+
+
+def _describe(error: BaseException, message: str | None) -> ErrorInfo:
     name = type_name(type(error))
     told = traceback.TracebackException(type(error), error, error.__traceback__, compact=True)
     _strip_own_frames(told)
@@ -123,7 +140,7 @@ def _strip_own_frames(told: traceback.TracebackException) -> None:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:
+    except BaseException as broken:  # also SystemExit, which would end the worker
         return f"(its message cannot be read: {type(broken).__name__})"
 
 

@@ -6,7 +6,7 @@ cluster that has neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -18,8 +18,11 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Suppressed, Undelivered
 from semel.define.context import Running
 from semel.define.registry import Registry
+from semel.engine.caller_connection import CallerConnection
 from semel.engine.events import WorkerEvent
+from semel.engine.schedules import EngineSchedules
 from semel.engine.start_request import StartRequest
+from semel.engine.subscriptions import EngineEvents
 from semel.settings import QueueSettings, Settings
 
 
@@ -48,6 +51,8 @@ class Outcome(Struct, frozen=True):
     expired: bool
     mark: str | None = None
     """Of the answer of an entity: what the message is compared by that it answers."""
+    unknown: bool = False
+    """The engine has no trace of it: it was forgotten in its time, or lost with a database that went back."""
 
 
 class RecordedRun(Struct, frozen=True):
@@ -109,6 +114,8 @@ class Filter:
     limit: int = 50
     attributes: Mapping[str, str] = field(default_factory=dict)
     """Search attributes of workflows, all of which must be as given."""
+    scheduled: tuple[datetime, datetime] | None = None
+    """Runs of schedules whose slot is in this range, its end not included; by their slots, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +153,7 @@ class Waiting:
     queue: str
     count: int
     id: str
-    """The oldest of them."""
+    """The oldest of those that are ready; where none is, the oldest of all."""
     key: str | None
     ready: int = 0
     """So many of them wait for a worker and for nothing else, as far as was looked at."""
@@ -178,6 +185,8 @@ class Capabilities:
     """A workflow hears at once of what comes while one of its steps runs."""
     foreign_workflows: bool = False
     """Workflows that other people's workers run can be started by name."""
+    joins_transactions: bool = False
+    """Starts can be part of a transaction of the caller's, on a connection to the engine's own database."""
 
 
 MOST_SHOWN = 10
@@ -213,12 +222,10 @@ class Worker(Protocol):
         """
 
 
-class Engine(Protocol):
-    """Where executions live."""
+class EngineVerbs(Protocol):
+    """What an engine does on its own connections, and in a transaction of the caller's as well."""
 
-    capabilities: Capabilities
-
-    async def start(self, request: StartRequest) -> Admission:
+    def start(self, request: StartRequest) -> Awaitable[Admission]:
         """Ask for one execution. When this returns, the answer is committed.
 
         The same request sent again, after a lost reply or by a relay that crashed before its note of it, gives the
@@ -230,18 +237,6 @@ class Engine(Protocol):
 
     async def get(self, id: str) -> Execution | None:
         """An execution by id, or by the beginning of an id if only one begins so."""
-
-    async def find(self, kind: str, key: str) -> Execution | None:
-        """The newest execution under a key."""
-
-    async def executions(self, which: Filter) -> list[Execution]:
-        """Executions, newest first."""
-
-    async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed] | None, datetime]:
-        """Every execution under a key, every suppressed duplicate, and the time by the engine's clock.
-
-        None: how many duplicates there were is not known, for want of a place where they are counted.
-        """
 
     async def input_of(self, id: str) -> bytes | None:
         """The input of an execution, while retention keeps it."""
@@ -257,6 +252,33 @@ class Engine(Protocol):
 
     async def send(self, message: Message) -> str:
         """Hand a message to an entity, which is made if it is missing. When this returns, it is committed; its id."""
+
+    async def schedules(self) -> EngineSchedules:
+        """The schedules of this engine. ConfigError: it has no place for them."""
+
+
+class Engine(EngineVerbs, Protocol):
+    """Where executions live."""
+
+    capabilities: Capabilities
+
+    async def join(self, connection: CallerConnection) -> EngineVerbs:
+        """The verbs that can be part of the caller's transaction: what they write is there when that is committed.
+
+        InvalidValue: the connection is to another database. Only with the capability `joins_transactions`.
+        """
+
+    async def find(self, kind: str, key: str) -> Execution | None:
+        """The newest execution under a key."""
+
+    async def executions(self, which: Filter) -> list[Execution]:
+        """Executions, newest first."""
+
+    async def explain(self, kind: str, key: str) -> tuple[list[Execution], list[Suppressed] | None, datetime]:
+        """Every execution under a key, every suppressed duplicate, and the time by the engine's clock.
+
+        None: how many duplicates there were is not known, for want of a place where they are counted.
+        """
 
     async def answer(self, id: str, key: str, timeout: float | None) -> Outcome | None:
         """Wait for what an entity answers to the message with this key. None: not within `timeout`."""
@@ -316,6 +338,9 @@ class Engine(Protocol):
 
     async def waiting(self) -> list[Waiting]:
         """What has not ended and does not run, by function and queue; of very many, the newest."""
+
+    async def events(self) -> EngineEvents:
+        """The events of this engine. ConfigError: it has no place for them."""
 
     def worker(self, registry: Registry, queues: Sequence[str] | None, settings: Settings) -> Worker:
         """A worker for these queues (None: all), not yet started."""

@@ -9,9 +9,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from semel.contract.lifecycle import Status
+from semel.contract.records import Execution
 from semel.define.entity import Entity
 from semel.define.registry import Definition, Registry
-from semel.engine.protocol import Finding, Waiting, WorkerState
+from semel.engine.protocol import Engine, Finding, Waiting, WorkerState
+from semel.errors import EngineError
 
 MOST_SHOWN = 5
 PATIENCE = 30.0
@@ -57,6 +60,19 @@ def describe_unserved(kind: str, name: str, queue: str) -> str:
         f"no worker that runs has {one} on queue {queue!r}: its function was renamed or removed, or its workers are "
         "not started. It waits. Deploy a worker whose app has that name, or cancel it."
     )
+
+
+async def explain_waiting(engine: Engine, executions: Sequence[Execution]) -> str:
+    """What keeps the newest of some executions from running, if no worker has its function; empty otherwise."""
+    newest = executions[0] if executions else None
+    if newest is None or newest.status not in (Status.PENDING, Status.WAITING):
+        return ""
+    try:
+        workers = await engine.workers()
+    except EngineError:  # a server that keeps no list of workers
+        return ""
+    missing = is_unserved(workers, newest.name, newest.queue)
+    return describe_unserved(newest.kind, newest.name, newest.queue) if missing else ""
 
 
 def examine_service(waiting: Sequence[Waiting], workers: Sequence[WorkerState]) -> list[Finding]:

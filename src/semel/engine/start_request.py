@@ -60,6 +60,8 @@ class StartRequest(Struct, gc=False):
     shape: Shape | None = None
     """Of the function, where it is known: an earlier release may have made another fingerprint of the same request.
     It is no data: whoever reads a request from bytes looks it up."""
+    start_by: datetime | None = None
+    """A run of a schedule that has not begun by then is dropped."""
 
     def contract_request(self) -> Request:
         """The part of the request that the contract decides about."""
@@ -90,6 +92,7 @@ class StartRequest(Struct, gc=False):
                 self.root,
                 self.parent,
                 self.on_parent_close,
+                self.start_by,
             )
         )
 
@@ -115,6 +118,7 @@ class StartRequest(Struct, gc=False):
             found.root,
             found.parent,
             found.on_parent_close,
+            start_by=found.start_by,
         )
 
 
@@ -131,6 +135,7 @@ class _Stored(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     root: str | None = None
     parent: str | None = None
     on_parent_close: str | None = None
+    start_by: datetime | None = None
 
 
 _read: Final = decoder_of(_Stored).decode

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from temporalio.converter import PayloadCodec
 
 SCHEMES = ("sqlite", "postgresql", "postgres", "temporal")
-SQLITE = Capabilities("sqlite", many_machines=False, in_order=True, limits=True, hears_in_steps=True)
-POSTGRES = Capabilities("postgres", many_machines=True, in_order=True, limits=True, hears_in_steps=True)
+SQLITE = Capabilities(
+    "sqlite", many_machines=False, in_order=True, limits=True, hears_in_steps=True, joins_transactions=True
+)
+POSTGRES = Capabilities(
+    "postgres", many_machines=True, in_order=True, limits=True, hears_in_steps=True, joins_transactions=True
+)
 
 
 class Opener:
@@ -52,21 +56,22 @@ class Opener:
                 "not go through it. Leave it away, or give a temporal:// URL."
             )
         self._shared: SqliteStore | None = None
-        if self.path == ":memory:":
-            self._shared = self._sqlite()
+        """A database in memory, until it is closed: then it is gone, and the next use makes an empty one."""
 
     def open(self, namespace: str) -> Engine:
         """A new engine for the running event loop."""
         if self.scheme == "sqlite":
             migrate = True if self._auto_migrate is None else self._auto_migrate
-            store = self._shared or self._sqlite()
+            in_memory = self.path == ":memory:"
+            if in_memory and self._shared is None:
+                self._shared = self._sqlite()
             return JournalEngine(
-                store,
+                self._shared or self._sqlite(),
                 SQLITE,
                 namespace,
                 auto_migrate=migrate,
-                max_payload=self._settings.max_payload,
-                own_store=self._shared is None,
+                settings=self._settings,
+                own_store=not in_memory,
                 events=self._events,
             )
         migrate = self._settings.auto_migrate if self._auto_migrate is None else self._auto_migrate
@@ -91,8 +96,20 @@ class Opener:
             POSTGRES,
             namespace,
             auto_migrate=migrate,
-            max_payload=self._settings.max_payload,
+            settings=self._settings,
             events=self._events,
+        )
+
+    def copy(self) -> Opener:
+        """One that opens the same and shares nothing with this one."""
+        return Opener(
+            self._settings,
+            self._definitions,
+            self._auto_migrate,
+            self._clock,
+            self._codec,
+            self._interceptors,
+            self._events,
         )
 
     def _sqlite(self) -> SqliteStore:
@@ -100,8 +117,9 @@ class Opener:
 
     async def close(self) -> None:
         """Let go of what engines share."""
-        if self._shared is not None:
-            await self._shared.close()
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            await shared.close()
 
 
 def parse_url(url: str) -> tuple[str, str]:

@@ -43,6 +43,7 @@ from semel.flow.logger import WorkflowLogger
 from semel.flow.signals import reader_of
 from semel.flow.steps import step_of
 from semel.flow.turn import Ended
+from semel.triggers.ids import parse_run_id
 
 if TYPE_CHECKING:
     from semel.flow.entity import Actor
@@ -65,10 +66,12 @@ class Context:
         """The execution; after a reset still the first one, since the journal may hold it."""
         self.parent_workflow_id = instance.who.parent
         """The execution id of the workflow that started it, if one did."""
-        self.scheduled_for: datetime | None = None
-        """The time of the schedule that started it; None if none did."""
-        self.window: tuple[datetime, datetime] | None = None
-        """What it covers, when a schedule started it for several missed times at once."""
+        self.namespace = instance.who.namespace
+        self.generation = instance.who.generation
+        """How many executions under its id have completed before it."""
+        run = parse_run_id(instance.who.key)
+        self.scheduled_for = None if run is None else run[1]
+        """The slot of the schedule that started it; None if none did. A parameter of type `semel.Run` tells more."""
         self.search_attributes: MutableMapping[str, str] = Attributes(instance)
         """Words to find it by: `ctx.search_attributes["scope"] = "eu"`."""
         self._log: WorkflowLogger | None = None

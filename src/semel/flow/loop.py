@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("semel.workflow")
 MOST_CLOSINGS: Final = 1000
-MOST_CALLBACKS: Final = 1_000_000
+MOST_CALLBACKS: Final = 200_000
 """In one go, without waiting for anything: more than this is an endless loop."""
 NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 """Who sleeps for longer sleeps until then: no calendar has a name for what comes after."""

@@ -47,6 +47,8 @@ async def run_attempt(
         args, kwargs = task.shape.decode_input(input)
     except NotDecodable as error:
         return AttemptOutcome(Status.FAILED, error=describe(error), undecodable=True)
+    except BaseException as error:  # a type of the user's may have code of its own
+        return _failed(task, running, error, Status.FAILED)
     try:
         if task.timeout is None:
             value = await _call(task, args, kwargs, threads)

@@ -23,10 +23,26 @@ LONGEST_PAUSE: Final = 60.0
 class Chore:
     """Something to do now and then. Times are in seconds of the monotonic clock."""
 
-    def __init__(self, name: str, run: Callable[[], Awaitable[float | None]], *, first: float = 0.0) -> None:
-        """`run` does it once and gives the seconds until it is due again; None: when `due_in` says so."""
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[], Awaitable[float | None]],
+        *,
+        first: float = 0.0,
+        longest_pause: float = LONGEST_PAUSE,
+        notices_outages: bool = False,
+        speaks_for_all: bool = False,
+    ) -> None:
+        """`run` does it once and gives the seconds until it is due again; None: when `due_in` says so.
+
+        One that fails is tried again after `longest_pause` at the latest. From one that `notices_outages` the worker
+        learns whether the engine answers; from one that `speaks_for_all`, that it answers the others too.
+        """
         self.name = name
         self.run = run
+        self.longest_pause = longest_pause
+        self.notices_outages = notices_outages
+        self.speaks_for_all = speaks_for_all
         self.next_due = time.monotonic() + first
         self._alarm = asyncio.Event()
 
@@ -44,6 +60,30 @@ class Chore:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if left == math.inf else left):
                     await self._alarm.wait()
+
+
+def every(
+    seconds: float,
+    name: str,
+    run: Callable[[], Awaitable[object]],
+    *,
+    first: float | None = None,
+    speaks_for_all: bool = False,
+) -> Chore:
+    """A chore that is done once in so many seconds, also when it fails; so often that it notices outages."""
+
+    async def run_once() -> float:
+        await run()
+        return seconds
+
+    return Chore(
+        name,
+        run_once,
+        first=seconds if first is None else first,
+        longest_pause=seconds,
+        notices_outages=True,
+        speaks_for_all=speaks_for_all,
+    )
 
 
 class Chores:
@@ -68,6 +108,11 @@ class Chores:
 
     def __getitem__(self, name: str) -> Chore:
         return self._chores[name]
+
+    @property
+    def started(self) -> bool:
+        """Have they begun, and not been stopped?"""
+        return self._tasks is not None
 
     @property
     def alive(self) -> bool:
@@ -96,15 +141,19 @@ class Chores:
             except Exception as error:
                 failed += 1
                 self._log(chore, error, failed)
-                again = pause(failed, LONGEST_PAUSE)
+                again = pause(failed, chore.longest_pause)
             else:
                 failed = 0
+                if chore.notices_outages:
+                    self._outage.regained(chore.name, for_all=chore.speaks_for_all)
             if again is not None:
                 chore.due_in(again)
 
     def _log(self, chore: Chore, error: Exception, failed: int) -> None:
         """A database that does not answer is one line, and none if it is known; a mistake has its traceback once."""
-        if isinstance(error, EngineError):
+        if isinstance(error, EngineUnavailable) and chore.notices_outages:
+            self._outage.lost(chore.name, error)
+        elif isinstance(error, EngineError):
             known = failed > 1 or (isinstance(error, EngineUnavailable) and self._outage.lasts)
             level = logging.DEBUG if known else logging.WARNING
             log.log(level, "%s of %s, to be tried again: %s", chore.name, self._worker, phrase(error))

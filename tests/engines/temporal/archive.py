@@ -9,6 +9,7 @@ from typing import Any
 
 from semel.contract.durations import parse_duration
 from semel.contract.lifecycle import Status
+from semel.engines.journal.script import ConnectionRole
 from semel.engines.temporal.records import Records, open_records
 from semel.engines.temporal.worker_requests import Reservation, Settlement
 from semel.errors import EngineUnavailable
@@ -53,6 +54,9 @@ class Away:
 
 
 def tapped(records: Records, tap: Any) -> None:
-    """Put a tap at the seam through which its SQL goes."""
-    assert records._store is not None
-    records._store.tap = tap
+    """Put a tap at the seam through which its SQL goes. What only reads goes through it as well, also on SQLite."""
+    store: Any = records._store
+    store.tap = tap
+    if store.dialect == "sqlite":
+        of_line = store._for
+        store._for = lambda line: of_line(ConnectionRole.CONTROL)

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from semel.engines.temporal.connect import Target, connect
-from semel.engines.temporal.names import ATTRIBUTE
+from semel.engines.temporal.names import ATTRIBUTE, SCHEDULED_FOR
 from semel.engines.temporal.namespace import check, look, migrate
 from semel.errors import ConfigError, EngineUnavailable
 from semel.testing.temporal_server import TemporalServer, free_port
@@ -34,8 +34,12 @@ async def test_a_new_namespace_has_all_that_is_needed(temporal_server: TemporalS
     client = await client_of(temporal_server)
     said: list[str] = []
     done = await migrate(client, days(40), said.append)
-    assert done == [f"namespace {client.namespace}, which keeps for 40d", f"search attribute {ATTRIBUTE}"]
-    assert len(said) == 2
+    assert done == [
+        f"namespace {client.namespace}, which keeps for 40d",
+        f"search attribute {ATTRIBUTE}",
+        f"search attribute {SCHEDULED_FOR}",
+    ]
+    assert len(said) == 3
     assert await migrate(client, days(40)) == []
     await check(client, days(40))
 

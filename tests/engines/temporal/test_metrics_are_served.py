@@ -31,7 +31,7 @@ async def test_they_are_read_over_http(cluster: TemporalWorld, tmp_path: Path) -
         return "done"
 
     def read() -> str:
-        with urlopen(f"http://{address}/metrics", timeout=5) as page:
+        with urlopen(f"http://{address}/metrics", timeout=60) as page:
             return page.read().decode()
 
     async with app.worker():

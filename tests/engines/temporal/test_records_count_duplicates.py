@@ -68,10 +68,10 @@ async def test_close_writes_what_is_left(world: World) -> None:
         assert found.count == 5
 
 
-async def test_nothing_is_opened_for_nothing(sqlite_world: World) -> None:
-    async with opened(sqlite_world) as records:
+async def test_nothing_is_opened_for_nothing(new_file: World) -> None:
+    async with opened(new_file) as records:
         assert records.there
-    assert await sqlite_world.sql("select count(*) from sqlite_master") == [(0,)]
+    assert await new_file.sql("select count(*) from sqlite_master") == [(0,)]
 
 
 async def test_a_database_that_is_away_loses_none_and_is_named_once(

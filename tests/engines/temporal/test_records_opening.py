@@ -72,8 +72,8 @@ def test_another_url_is_refused_without_its_secrets(url: str) -> None:
     assert "secret" not in str(refused.value)
 
 
-async def test_many_that_come_first_open_it_once(sqlite_world: World) -> None:
+async def test_many_that_come_first_open_it_once(new_file: World) -> None:
     records: Records
-    async with opened(sqlite_world) as records:
+    async with opened(new_file) as records:
         await asyncio.gather(*(records.reserve(run(f"r{n}", f"k{n}")) for n in range(50)))
-    assert await sqlite_world.count("semel_record_key") == 50
+    assert await new_file.count("semel_record_key") == 50

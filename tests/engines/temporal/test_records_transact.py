@@ -105,7 +105,7 @@ async def test_who_comes_meanwhile_waits_and_gets_the_same(world: World) -> None
     class Slow(Pay):
         def __call__(self, tx: Any) -> bytes | None:
             entered.set()
-            may_go_on.wait(20)
+            may_go_on.wait(60)
             return super().__call__(tx)
 
     slow, quick = Slow("slow"), Pay("quick")

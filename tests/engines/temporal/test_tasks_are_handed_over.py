@@ -87,7 +87,7 @@ async def test_slots_are_shared_by_polls_and_by_tasks_that_are_handed_over() -> 
     waiting = asyncio.create_task(slots.reserve_slot(ASKED))
     await asyncio.sleep(0)
     release(slots, eager)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     release(slots, polled)
     assert slots.try_reserve_slot(ASKED) is not None
 
@@ -121,7 +121,7 @@ async def test_closed_slots_are_not_given_and_those_in_use_are_waited_for() -> N
     assert not refused.done()
     refused.cancel()
     await asyncio.to_thread(release, slots, running[1])
-    await asyncio.wait_for(stopping, 5)
+    await asyncio.wait_for(stopping, 60)
 
 
 async def test_a_poll_that_is_under_way_when_a_worker_stops_takes_nothing(cluster: World) -> None:

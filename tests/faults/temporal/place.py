@@ -97,7 +97,7 @@ class WorkerProcess:
         """SIGKILL, whatever it does."""
         if self.child.poll() is None:
             self.child.kill()
-        self.child.wait(20)
+        self.child.wait(60)
 
 
 @contextmanager

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Iterable, Sequence
 from datetime import timedelta
 
 from semel.contract.decision import Admit, Join, Refuse, Replay, reason_of
 from semel.contract.times import instant, micros
+from semel.engine.bounded import time_limit
 from semel.engine.protocol import Admission
 from semel.engine.start_request import RunOptions, StartRequest
 from semel.engines.journal.admit import (
@@ -16,14 +18,19 @@ from semel.engines.journal.admit import (
     Wanted,
     admit,
     count_duplicates,
+    fit_alike,
     insert,
     insert_alike,
     insert_new,
+    is_plain,
+    is_put_off,
+    own_columns,
+    shared_columns,
 )
 from semel.engines.journal.group_commit import Coalescer, fitting
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.notifications import Hub
-from semel.engines.journal.script import Collision, Row, Store
+from semel.engines.journal.script import Collision, Row, ScriptRunner
 from semel.errors import EngineUnavailable
 from semel.runtime.duplicates import CountRow, DuplicateCounter
 from semel.runtime.retries import retry_unavailable
@@ -38,15 +45,32 @@ CAREFUL_FOR = 600.0
 class Admissions:
     """Admits requests for one engine."""
 
-    def __init__(self, store: Store, namespace: str, lanes: Lanes, hub: Hub) -> None:
+    def __init__(
+        self,
+        store: ScriptRunner,
+        namespace: str,
+        lanes: Lanes,
+        hub: Hub,
+        limit: float,
+        duplicates: DuplicateCounter | None = None,
+    ) -> None:
         self._store = store
         self._namespace = namespace
         self._lanes = lanes
         self._hub = hub
-        self._group = Coalescer(self._flush, MOST_AT_ONCE, _weight)
-        self._duplicates = DuplicateCounter(self._write_counts, log)
+        self._group = Coalescer(self._flush, MOST_AT_ONCE, _weight, time_limit=limit)
+        self._duplicates = duplicates or DuplicateCounter(self._write_counts, log)
+        self._time_limit = limit
         self._mostly_duplicates = False
         self._careful_until = 0.0
+        self.newest: str | None = None
+        """The execution that was admitted last, if it came alone."""
+
+    def on(self, transaction: ScriptRunner, lanes: Lanes) -> Admissions:
+        """The same in a transaction of the caller's, which tells workers by its commit and must not be aborted."""
+        joined = Admissions(transaction, self._namespace, lanes, Hub(), self._time_limit, self._duplicates)
+        joined._careful_until = math.inf
+        return joined
 
     def start(self, request: StartRequest) -> Awaitable[Admission]:
         """One request; shares its commit with those that arrive at the same time."""
@@ -57,7 +81,8 @@ class Admissions:
         answers: list[Admission | BaseException] = []
         while len(answers) < len(requests):
             rest = requests[len(answers) : len(answers) + MOST_AT_ONCE]
-            answers += await self._flush(list(rest[: fitting(rest, MOST_AT_ONCE, _weight)]))
+            async with time_limit(self._time_limit, "enqueue_many"):
+                answers += await self._flush(list(rest[: fitting(rest, MOST_AT_ONCE, _weight)]))
         return answers
 
     async def _flush(self, requests: list[StartRequest]) -> list[Admission | BaseException]:
@@ -69,6 +94,7 @@ class Admissions:
                 if requests[i].id in new:
                     answers[i] = Admission(requests[i].id, ADMITTED)
             waiting = [i for i in waiting if answers[i] is None]
+            self.newest = requests[0].id if len(requests) == len(new) == 1 else None
         duplicates = 0
         for _ in range(TRIES):
             if not waiting:
@@ -102,24 +128,14 @@ class Admissions:
         """Try to insert them, and wake workers for those that are in; the ids that certainly are."""
         options = requests[0].options
         try:
-            if options.keyed or _put_off(options) or not all(_is_plain(request, options) for request in requests):
+            if not fit_alike(options) or not all(r.options is options and is_plain(r) for r in requests):
                 rows = [wanted.row() for wanted in await self._with_lanes(requests)]
                 new = await self._store.run(insert, self._namespace, rows)
                 await self._tell_workers(r.options for r in requests if r.id in new)
                 return new
             lane = await self._lanes.of(options)
-            new = await self._insert_alike(
-                (
-                    self._namespace,
-                    options.kind,
-                    options.name,
-                    lane,
-                    options.max_attempts,
-                    micros(options.retention),
-                    micros(options.window),
-                ),
-                [(r.id, r.key, r.fingerprint, r.payload) for r in requests],
-            )
+            shared = shared_columns(self._namespace, options, lane)
+            new = await self._insert_alike(shared, [own_columns(request) for request in requests])
         except (EngineUnavailable, Collision):  # some may be in all the same: their ids will tell
             return set()
         if new:
@@ -139,7 +155,7 @@ class Admissions:
         """Those of this process; the database tells the others."""
         lanes = set()
         for options in admitted:
-            if not _put_off(options):
+            if not is_put_off(options):
                 lanes.add(await self._lanes.of(options))
             elif options.run_at is not None:
                 self._hub.due(instant(options.run_at))
@@ -171,12 +187,3 @@ class Admissions:
 
 def _weight(request: StartRequest) -> int:
     return len(request.payload)
-
-
-def _is_plain(request: StartRequest, options: RunOptions) -> bool:
-    """Can it be inserted with others that have the same options, by id, key, fingerprint and input alone?"""
-    return request.options is options and request.root is None and request.parent is None
-
-
-def _put_off(options: RunOptions) -> bool:
-    return options.delay is not None or options.run_at is not None

@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 from semel.contract.decision import Admit, Decision, Join, Prior, decide
 from semel.contract.lifecycle import Status
-from semel.contract.times import from_micros
-from semel.engine.start_request import StartRequest
+from semel.contract.times import from_micros, micros
+from semel.engine.start_request import RunOptions, StartRequest
 from semel.engines.journal.rows import ExecutionRow, row_of
 from semel.engines.journal.script import BEGIN, Collision, ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
 
 TRIES = 5
 """How often a key is looked at again that changes hands meanwhile."""
+FEW = 5
+"""Requests with equal options that are not worth a statement of their own."""
 ADMITTED = Admit(None, 0)
 _STATUS = {status.value: status for status in Status}
 _KeyOf = tuple[str, str | None]
@@ -43,6 +45,32 @@ class Decided(NamedTuple):
     decision: Decision
     at: int
     """When, in microseconds; 0: not known, since no key was looked up."""
+
+
+def is_put_off(options: RunOptions) -> bool:
+    """Do requests with these options wait for a time before they may run?"""
+    return options.delay is not None or options.run_at is not None
+
+
+def fit_alike(options: RunOptions) -> bool:
+    """Can requests with these options be inserted together, by id, key, fingerprint and input alone?"""
+    return not options.keyed and not is_put_off(options)
+
+
+def is_plain(request: StartRequest) -> bool:
+    """Has it no columns of its own beside those?"""
+    return request.root is None and request.parent is None
+
+
+def shared_columns(namespace: str, options: RunOptions, lane: int) -> Row:
+    """What requests with equal options share, in the order of the statement `admit_alike`."""
+    window, retention = micros(options.window), micros(options.retention)
+    return namespace, options.kind, options.name, lane, options.max_attempts, retention, window
+
+
+def own_columns(request: StartRequest) -> Row:
+    """What is left of a request beside that, in the order of the statement `admit_alike`."""
+    return request.id, request.key, request.fingerprint, request.payload
 
 
 @procedure(ConnectionRole.ADMIT, atomic=True)
@@ -71,6 +99,47 @@ def _ids(found: list[Row], rows: Iterable[Row]) -> set[str]:
     count, ids = found[0][:2]
     wanted = {row[0] for row in rows}
     return wanted if count == len(wanted) else set(ids.split(",") if ids else ())
+
+
+@procedure(ConnectionRole.ADMIT)
+def admit_many(namespace: str, wanted: list[Wanted]) -> Script[list[Decided | None]]:
+    """Decide as `admit` does, at a lower cost where most of the keys are new: they are not looked up first.
+
+    It can be a part of any transaction, and a key that is taken does not fail it. Requests with equal options are begun
+    in their order, those with different options in any.
+    """
+    new: set[str] = set()
+    others: list[Wanted] = []
+    for shared, group in _group_alike(namespace, wanted).items():
+        if shared is None or len(group) < FEW:
+            others += group
+        else:
+            new |= yield from insert_alike.script(shared, [own_columns(one.start) for one in group])
+    if others:
+        new |= yield from insert.script(namespace, [one.row() for one in others])
+    if len(new) == len(wanted):
+        return [Decided(ADMITTED, 0)] * len(wanted)
+    passed_over = [one for one in wanted if one.start.id not in new]
+    decided = iter((yield from admit.script(namespace, passed_over)))
+    return [Decided(ADMITTED, 0) if one.start.id in new else next(decided) for one in wanted]
+
+
+def _group_alike(namespace: str, wanted: list[Wanted]) -> dict[Row | None, list[Wanted]]:
+    """Requests by the columns that they share; under None those that have to be inserted with all their columns."""
+    groups: dict[Row | None, list[Wanted]] = {None: []}
+    by_options: dict[tuple[int, int], list[Wanted]] = {}
+    for one in wanted:
+        options = one.start.options
+        # An id that is known already is only passed over if its key is: without a key the statement would fail.
+        if one.start.key is None or one.waiters is not None or not is_plain(one.start):
+            groups[None].append(one)
+            continue
+        group = by_options.get((id(options), one.lane))
+        if group is None:
+            shared = shared_columns(namespace, options, one.lane) if fit_alike(options) else None
+            group = by_options[id(options), one.lane] = groups.setdefault(shared, [])
+        group.append(one)
+    return groups
 
 
 @procedure(ConnectionRole.ADMIT, atomic=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -23,6 +24,7 @@ from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, 
 if TYPE_CHECKING:
     from semel.engines.journal.worker import JournalWorker
 
+T = TypeVar("T")
 Fence = tuple[int, int, int, str]
 """What every statement compares that writes under a claim: lane, seq, token, execution."""
 
@@ -227,6 +229,12 @@ RESCAN_SHARE = 50
 """A look from the very front of the lanes may take at most one fiftieth of the time."""
 
 
+def rotate(items: list[T], by: int) -> list[T]:
+    """The same items, begun so many later."""
+    at = by % len(items)
+    return items[at:] + items[:at]
+
+
 class Intake:
     """The lanes of one worker.
 
@@ -241,7 +249,9 @@ class Intake:
         self._gates: dict[int, Gate] = {}
         self._suspects: set[int] = set()
         """Suspects taken and not yet settled: the next one waits, or it could take a result with it into death."""
-        self._steps: list[list[Lane]] = []
+        self._groups: list[list[list[Lane]]] = []
+        self._turn = 0
+        """How often a look found more work than it could take: each time others are asked first."""
         self._rescan_at = 0.0
         self._stale = False
         self._stirred = False
@@ -302,7 +312,7 @@ class Intake:
             gate = self._gate(lane, *rates.get(lane.queue, (None, None)))
             if gate is not None:
                 self._gates[lane.id] = gate
-        self._steps = self._plan(lanes.values())
+        self._groups = self._plan(lanes.values())
 
     def _gate(self, lane: Lane, rate: str | None, concurrency: int | None) -> Gate | None:
         if lane.task == FLOWS:
@@ -317,18 +327,24 @@ class Intake:
             return None
         return Gate(tuple(rates), (f"queue:{lane.queue}", concurrency) if concurrency else None)
 
-    def _plan(self, lanes: Iterable[Lane]) -> list[list[Lane]]:
-        """Neighbouring plain lanes are asked in one statement, each guarded or suspect one by itself."""
-        steps: list[list[Lane]] = []
-        together = False
-        for lane in lanes:
-            plain = lane.id not in self._gates and not lane.suspect
-            if plain and together:
-                steps[-1].append(lane)
+    def _plan(self, lanes: Iterable[Lane]) -> list[list[list[Lane]]]:
+        """In which order lanes are asked: groups one after the other, the steps of a group in turn, each one statement.
+
+        Plain lanes are asked in one statement, each guarded or suspect one by itself. A group has one priority, unless
+        all of its lanes are plain.
+        """
+        groups: list[list[list[Lane]]] = []
+        merge = False
+        for _, found in groupby(lanes, key=lambda lane: (lane.priority, lane.suspect)):
+            group = list(found)
+            plain = [lane for lane in group if lane.id not in self._gates and not lane.suspect]
+            alone = [[lane] for lane in group if lane.id in self._gates or lane.suspect]
+            if merge and not alone:
+                groups[-1][0] += plain
             else:
-                steps.append([lane])
-            together = plain
-        return steps
+                groups.append([plain, *alone] if plain else alone)
+            merge = not alone
+        return groups
 
     async def take(self, room: int) -> list[Claim]:
         """Up to `room` tasks, higher priorities first."""
@@ -349,12 +365,13 @@ class Intake:
             took = time.monotonic() - began
             self._rescan_at = time.monotonic() + max(RESCAN_AFTER, took * RESCAN_SHARE)
         self.busy = len(claims) >= room
+        self._turn += self.busy
         return claims
 
     async def _look(self, room: int, rescan: bool) -> list[Claim]:
         claims: list[Claim] = []
         waits: list[float] = []
-        for step in self._steps:
+        for step in self._in_order():
             left = room - len(claims)
             if left <= 0:
                 break
@@ -369,6 +386,16 @@ class Intake:
                 self._suspects.update(c.token for c in claims if c.lane == first.id)
         self.wait = min(waits, default=None)
         return claims
+
+    def _in_order(self) -> Iterator[list[Lane]]:
+        """The steps of a look. Lanes of one priority take turns at being first: an older queue starves no newer one."""
+        for group in self._groups:
+            for step in rotate(group, self._turn):
+                if len(step) == 1:
+                    yield step
+                else:
+                    by_priority = groupby(step, key=lambda lane: lane.priority)
+                    yield [lane for _, found in by_priority for lane in rotate(list(found), self._turn)]
 
     async def _direct(self, lanes: list[Lane], room: int, rescan: bool) -> list[Claim]:
         worker = self._worker

@@ -1,4 +1,4 @@
-"""What people ask for from outside: cancel, run again, set limits."""
+"""What people ask for from outside: cancel, terminate, signal, redrive, settings of queues."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from semel.contract.lifecycle import Status
@@ -13,6 +14,9 @@ from semel.contract.rates import parse_rate
 from semel.contract.records import ErrorInfo, Execution, Suppressed, Undelivered
 from semel.contract.times import from_micros, span
 from semel.define.registry import Registry
+from semel.engine.bounded import time_limit
+from semel.engine.caller_connection import CallerConnection
+from semel.engine.failure_log import expect_failure
 from semel.engine.protocol import (
     Admission,
     Capabilities,
@@ -32,15 +36,21 @@ from semel.engine.served_functions import examine_service
 from semel.engine.start_request import StartRequest
 from semel.engines.journal import control, inbox, leases, migrations, read, reset, retention
 from semel.engines.journal.admissions import Admissions
+from semel.engines.journal.caller_transaction import CallerTransaction, TransactionVerbs
 from semel.engines.journal.control import WrittenQueueSettings
+from semel.engines.journal.events import StoredEvents
 from semel.engines.journal.group_commit import Coalescer
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.notifications import Hub
-from semel.engines.journal.script import Store
+from semel.engines.journal.runs import JournalRuns
+from semel.engines.journal.schedules import StoredSchedules
+from semel.engines.journal.script import Store, Topic
+from semel.engines.journal.ticks import Tickers
 from semel.engines.journal.unserved import backlog, worker_state
 from semel.engines.journal.worker import JournalWorker
-from semel.errors import EngineError
+from semel.errors import EngineError, EngineUnavailable
 from semel.flow.replay import try_replay
+from semel.runtime.chores import Chore
 from semel.runtime.duplicates import warn_of_lost_counts
 from semel.runtime.events import Events
 from semel.runtime.retries import retry_unavailable
@@ -49,6 +59,11 @@ from semel.settings import QueueSettings, Settings
 log = logging.getLogger("semel.journal")
 POLL = (1.0, 10.0)
 """Seconds between two looks at an execution that somebody waits for, should no news come: at first, and at most."""
+HEAD_START = 0.005
+"""Seconds that the first look at what was admitted last waits for its announcement: looking at once, a caller would
+find it pending and take the database's time from the worker."""
+SCHEDULES_POLL = 60.0
+"""Seconds until a worker notices that a schedule was changed, should no announcement of it come."""
 CLOSE_WITHIN = 5.0
 """Seconds that closing waits for what is being written."""
 MOST_PARKED = 10
@@ -65,7 +80,7 @@ class JournalEngine:
         namespace: str,
         *,
         auto_migrate: bool,
-        max_payload: int,
+        settings: Settings,
         own_store: bool = True,
         events: Events | None = None,
     ) -> None:
@@ -74,49 +89,91 @@ class JournalEngine:
         self._store = store
         self._namespace = namespace
         self._auto_migrate = auto_migrate
-        self._max_payload = max_payload
+        self._settings = settings
         self._own_store = own_store
         self._hub = Hub()
         self._queue_settings = WrittenQueueSettings(store, namespace)
+        limit = self._time_limit = settings.call_timeout.total_seconds()
         self._lanes = Lanes(store, namespace, on_loss=self._queue_settings.doubt)
-        self._admissions = Admissions(store, namespace, self._lanes, self._hub)
-        self._mail = inbox.Mail(store, namespace, self._lanes, self._hub)
-        self._outcomes: Coalescer[str, Outcome | None] = Coalescer(self._read_outcomes, 1000)
+        self._admissions = Admissions(store, namespace, self._lanes, self._hub, limit)
+        self._mail = inbox.Mail(store, namespace, self._lanes, self._hub, limit)
+        runs = JournalRuns(namespace, self._lanes, self._hub)
+        self._schedules = StoredSchedules(store, namespace, runs, settings, self._hub.schedules)
+        self._stored_events = StoredEvents(store, namespace, runs, settings, self.get, self._hub.schedules)
+        self._ticks = Tickers()
+        self._hub.on_schedules.append(self._ticks.changed)
+        self._outcomes: Coalescer[str, Outcome | None] = Coalescer(self._read_outcomes, 1000, time_limit=limit)
         self._opening: asyncio.Task[None] | None = None
-        self._listening: asyncio.Task[None] | None = None
+        self._is_open = False
+        self._listening: dict[Topic, asyncio.Task[None]] = {}
 
     async def open(self) -> None:
         """Check the tables once; every verb calls this first."""
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
             self._opening = asyncio.create_task(migrations.ready(self._store, self._auto_migrate))
+            expect_failure(self._opening)
         if not self._opening.done():
             await asyncio.shield(self._opening)
+        self._is_open = True
 
-    async def _listen(self) -> None:
+    async def _listen(self, topic: Topic) -> None:
         """Begin to hear from other processes; only what waits for something needs it."""
-        if self._listening is None or (self._listening.done() and self._listening.exception() is not None):
-            self._listening = asyncio.create_task(self._store.listen(self._hub))
-        if not self._listening.done():
-            await asyncio.shield(self._listening)
+        listening = self._listening.get(topic)
+        if listening is None or (listening.done() and listening.exception() is not None):
+            listening = self._listening[topic] = asyncio.create_task(self._store.listen(self._hub, topic))
+            expect_failure(listening)
+        if not listening.done():
+            await asyncio.shield(listening)
 
-    async def start(self, request: StartRequest) -> Admission:
-        """See Engine."""
-        if self._opening is None or not self._opening.done() or self._opening.exception() is not None:
-            await self.open()
-        if time.monotonic() >= self._queue_settings.due_at:
-            await self._queue_settings.write_again()
+    async def _hear_of_ends(self) -> None:
+        """Be told when executions end, before waiting for one."""
+        listening = self._listening.get(Topic.RESULTS)
+        if not self._is_open or listening is None or not listening.done() or listening.exception() is not None:
+            async with time_limit(self._time_limit, "result"):
+                await self.open()
+                await self._listen(Topic.RESULTS)
+
+    def start(self, request: StartRequest) -> Awaitable[Admission]:
+        """See Engine. No coroutine of its own where there is nothing to be done before, which is nearly always."""
+        if self._is_open and time.monotonic() < self._queue_settings.due_at:
+            return self._admissions.start(request)
+        return self._open_and_start(request)
+
+    async def _open_and_start(self, request: StartRequest) -> Admission:
+        await self._get_ready_to_start()
         return await self._admissions.start(request)
+
+    async def _get_ready_to_start(self) -> None:
+        async with time_limit(self._time_limit, "start"):
+            await self.open()
+            await self._queue_settings.write_again()
 
     async def start_many(self, requests: Sequence[StartRequest]) -> list[Admission]:
         """See Engine."""
-        await self.open()
-        await self._queue_settings.write_again()
+        await self._get_ready_to_start()
         answers = []
         for answer in await self._admissions.start_many(requests):
             if isinstance(answer, BaseException):
                 raise answer
             answers.append(answer)
         return answers
+
+    async def join(self, connection: CallerConnection) -> TransactionVerbs:
+        """See Engine. An uncommitted lane would block whoever else needs it, so lanes are made beforehand.
+
+        Not where there is one writer, which the caller is already: there everything goes over its connection.
+        """
+        await self._store.check_caller(connection)
+        transaction = CallerTransaction(self._store, connection)
+        if self._store.one_writer:
+            await transaction.begin_to_write(look_first=not self._is_open)
+            lanes = Lanes(transaction, self._namespace, on_loss=self._queue_settings.doubt)
+        else:
+            await self.open()
+            await self._queue_settings.write_again()
+            lanes = self._lanes
+        admissions = self._admissions.on(transaction, lanes)
+        return TransactionVerbs(transaction, self._namespace, lanes, admissions, self._settings)
 
     async def get(self, id: str) -> Execution | None:
         """See Engine."""
@@ -147,13 +204,13 @@ class JournalEngine:
 
     async def outcome(self, id: str, timeout: float | None) -> Outcome | None:
         """See Engine."""
-        await self.open()
-        await self._listen()
-        return await self._hub.until(id, lambda: self._outcomes.add(id), timeout, POLL)
+        await self._hear_of_ends()
+        head_start = HEAD_START if id == self._admissions.newest else 0.0
+        return await self._hub.until(id, lambda: self._outcomes.add(id), timeout, POLL, head_start=head_start)
 
     async def _read_outcomes(self, ids: Sequence[str]) -> list[Outcome | BaseException | None]:
         found = await retry_unavailable(self._store.run, read.outcomes, list(ids))
-        forgotten = Outcome(Status.COMPLETED, None, None, expired=True)
+        forgotten = Outcome(Status.COMPLETED, None, None, expired=True, unknown=True)
         return [found.get(id_, forgotten) for id_ in ids]
 
     async def cancel(self, id: str) -> Status | None:
@@ -188,8 +245,7 @@ class JournalEngine:
 
     async def answer(self, id: str, key: str, timeout: float | None) -> Outcome | None:
         """See Engine."""
-        await self.open()
-        await self._listen()
+        await self._hear_of_ends()
         return await self._mail.answer(id, key, timeout)
 
     async def state_of(self, key: str) -> tuple[bool, bytes | None]:
@@ -262,7 +318,7 @@ class JournalEngine:
     async def queues(self) -> list[QueueState]:
         """See Engine."""
         await self.open()
-        depths, limits, _ = await retry_unavailable(self._store.run, read.overview, self._namespace)
+        depths, limits = await retry_unavailable(self._store.run, read.queues, self._namespace)
         settings = {
             name: QueueSettings(
                 None if retention is None else span(retention),
@@ -282,13 +338,23 @@ class JournalEngine:
     async def workers(self) -> list[WorkerState]:
         """See Engine."""
         await self.open()
-        _, _, rows = await retry_unavailable(self._store.run, read.overview, self._namespace)
+        rows = await retry_unavailable(self._store.run, read.workers, self._namespace)
         return [worker_state(row) for row in rows]
 
     async def waiting(self) -> list[Waiting]:
         """See Engine."""
         await self.open()
         return await retry_unavailable(self._store.run, backlog, self._namespace)
+
+    async def schedules(self) -> StoredSchedules:
+        """See Engine."""
+        await self.open()
+        return self._schedules
+
+    async def events(self) -> StoredEvents:
+        """See Engine."""
+        await self.open()
+        return self._stored_events
 
     def worker(self, registry: Registry, queues: Sequence[str] | None, settings: Settings) -> Worker:
         """See Engine."""
@@ -301,9 +367,17 @@ class JournalEngine:
             settings,
             self._lanes,
             self._queue_settings,
-            self._ready_to_serve,
+            self._ready_to_schedule if settings.worker.schedules else self._ready_to_serve,
             self._events,
+            self._make_chores(settings),
         )
+
+    def _make_chores(self, settings: Settings) -> list[Chore]:
+        """What a worker does for schedules and events."""
+        chores = [self._ticks.chore("events", self._stored_events, SCHEDULES_POLL)]
+        if settings.worker.schedules:
+            chores.append(self._ticks.chore("schedules", self._schedules, SCHEDULES_POLL))
+        return chores
 
     async def clean(self) -> int:
         """See Engine."""
@@ -348,13 +422,15 @@ class JournalEngine:
         findings.append(_stranded(await self._store.run(read.stranded, self._namespace, MOST_PARKED + 1)))
         failing = await self._store.run(inbox.failed_messages, self._namespace, MOST_PARKED + 1)
         findings.append(failed_messages_finding([f"{key} ({count})" for key, count in failing]))
-        return findings
+        return findings + await self._schedules.examine(living) + await self._stored_events.examine()
 
     async def close(self) -> None:
         """See Engine."""
         try:
             if self._opening is not None:
                 async with asyncio.timeout(CLOSE_WITHIN):
+                    await self._stored_events.close()
+                    await self._mail.close()
                     await self._admissions.close()
         except (TimeoutError, EngineError) as error:
             why = error if isinstance(error, EngineError) else "the database does not answer"
@@ -366,7 +442,13 @@ class JournalEngine:
     async def _ready_to_serve(self) -> None:
         """Tables checked and listening."""
         await self.open()
-        await self._listen()
+        await self._listen(Topic.WORK)
+
+    async def _ready_to_schedule(self) -> None:
+        """Schedules looked at as well: what is past its start deadline is dropped before this worker takes it."""
+        await self._ready_to_serve()
+        with suppress(EngineUnavailable):  # the chore goes on with it
+            await self._schedules.tick()
 
 
 def _parked(found: Sequence[tuple[str, str, str]]) -> Finding:

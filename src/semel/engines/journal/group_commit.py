@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar, cast
 
+from semel.engine.bounded import no_answer
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -28,7 +30,8 @@ class Coalescer(Generic[Item, Answer]):
     one begins before it has ended, as soon as that one is full.
 
     `flush` gets a list and answers with a list of the same length; an exception inside the list goes to
-    its caller alone, an exception raised goes to all of that flush.
+    its caller alone, an exception raised goes to all of that flush. A flush that takes longer than the `time_limit` in
+    seconds ends with EngineUnavailable, for its callers and for all that wait for it.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Coalescer(Generic[Item, Answer]):
         weigh: Callable[[Item], int] = lambda item: 0,
         heaviest: int = HEAVIEST,
         at_once: int = 1,
+        time_limit: float | None = None,
     ) -> None:
         self._flush = flush
         self._most = most
@@ -46,6 +50,7 @@ class Coalescer(Generic[Item, Answer]):
         self._items: list[Item] = []
         self._futures: list[asyncio.Future[Answer]] = []
         self._at_once = at_once
+        self._time_limit = time_limit
         self._flushers: set[asyncio.Task[None]] = set()
         self._alone = True
         """The last flush held one item: whoever comes next is probably alone as well."""
@@ -60,7 +65,7 @@ class Coalescer(Generic[Item, Answer]):
             return await self.add(item)
         self._inline = True
         try:
-            (answer,) = await self._flush([item])
+            (answer,) = await self._flush_in_time([item])
         finally:
             self._inline = False
             if self._items:
@@ -98,6 +103,23 @@ class Coalescer(Generic[Item, Answer]):
         while self._under_way:
             await asyncio.wait(self._flushers or [asyncio.ensure_future(asyncio.sleep(0.001))])
 
+    async def _flush_in_time(self, items: list[Item]) -> list[Answer | BaseException]:
+        if self._time_limit is None:
+            return await self._flush(items)
+        limit = asyncio.timeout(self._time_limit)
+        try:
+            async with limit:
+                return await self._flush(items)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            silence = no_answer("the database", self._time_limit)
+            waiting, self._items, self._futures = self._futures, [], []
+            for future in waiting:
+                if not future.done():
+                    future.set_exception(silence)
+            raise silence from error
+
     async def _run(self) -> None:
         try:
             while self._items:
@@ -107,7 +129,7 @@ class Coalescer(Generic[Item, Answer]):
                 futures, self._futures = self._futures[:cut], self._futures[cut:]
                 answers: list[Answer | BaseException]
                 try:
-                    answers = await self._flush(items)
+                    answers = await self._flush_in_time(items)
                 except BaseException as error:
                     answers = [error] * len(futures)
                 for future, answer in zip(futures, answers, strict=True):

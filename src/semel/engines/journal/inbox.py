@@ -17,7 +17,7 @@ from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.notifications import Hub
 from semel.engines.journal.read import load_error
 from semel.engines.journal.rows import row_of
-from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, Store, procedure
+from semel.engines.journal.script import ConnectionRole, Row, Script, ScriptRunner, SqlBatch, SqlQuery, procedure
 from semel.errors import EngineUnavailable
 from semel.flow.entity_messages import load as load_reply
 from semel.flow.entity_messages import undelivered_of
@@ -121,17 +121,26 @@ def failed_messages(namespace: str, most: int) -> Script[list[tuple[str, int]]]:
 class Mail:
     """Messages of one engine."""
 
-    def __init__(self, store: Store, namespace: str, lanes: Lanes, hub: Hub) -> None:
+    def __init__(self, store: ScriptRunner, namespace: str, lanes: Lanes, hub: Hub, time_limit: float) -> None:
         self._store = store
         self._namespace = namespace
         self._lanes = lanes
         self._hub = hub
-        self._group: Coalescer[Message, str] = Coalescer(self._flush, MOST_AT_ONCE, _weight)
-        self._asks: Coalescer[tuple[str, str], Outcome | None] = Coalescer(self._read, MOST_AT_ONCE)
+        self._group: Coalescer[Message, str] = Coalescer(self._flush, MOST_AT_ONCE, _weight, time_limit=time_limit)
+        self._asks: Coalescer[tuple[str, str], Outcome | None] = Coalescer(
+            self._read, MOST_AT_ONCE, time_limit=time_limit
+        )
 
     async def send(self, message: Message) -> str:
         """One message; when this returns it is committed. The entity's execution."""
         return await self._group.ask(message)
+
+    async def post(self, message: Message) -> str:
+        """One message in a transaction of its own, or of whoever runs the scripts. The entity's execution."""
+        (reached,) = await self._flush([message])
+        if isinstance(reached, BaseException):
+            raise reached
+        return reached
 
     async def answer(self, execution: str, key: str, timeout: float | None) -> Outcome | None:
         """Wait for the answer to a keyed message; None: not within `timeout`."""

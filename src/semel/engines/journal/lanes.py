@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable
 
 from semel.engine.start_request import RunOptions
-from semel.engines.journal.script import ConnectionRole, Script, SqlQuery, Store, procedure
+from semel.engines.journal.script import ConnectionRole, Script, ScriptRunner, SqlQuery, procedure
 from semel.runtime.retries import retry_unavailable
 
 FLOWS = "@flows"
@@ -41,7 +41,7 @@ def open_lane(namespace: str, key: LaneKey) -> Script[int]:
 class Lanes:
     """Lane numbers of one namespace, remembered."""
 
-    def __init__(self, store: Store, namespace: str, on_loss: Callable[[], None]) -> None:
+    def __init__(self, store: ScriptRunner, namespace: str, on_loss: Callable[[], None]) -> None:
         self._store = store
         self._on_loss = on_loss
         """Called when a lane seems to be gone: then so may be other things."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from semel.engines.journal.script import ConnectionRole, Raw, Script, SqlQuery, Store, procedure
+from semel.engines.journal.script import ConnectionRole, Raw, Script, ScriptRunner, SqlQuery, Store, procedure
 from semel.errors import MigrationNeeded, SchemaTooNew
 from semel.runtime.retries import retry_unavailable
 
 Migration = tuple[int, str, str]
 
 
-@procedure(ConnectionRole.CONTROL)
+@procedure(ConnectionRole.READ)
 def applied() -> Script[list[int]]:
     """The numbers that are in."""
     if not (yield SqlQuery("migrations_exist"))[0][0]:
@@ -53,6 +53,8 @@ def missing(migrations: list[Migration], applied_: list[int]) -> list[Migration]
 
 async def migrate(store: Store, progress: Callable[[str], None]) -> list[str]:
     """Apply what is missing, telling each before it begins; what was applied here."""
+    if not missing(store.migrations, await retry_unavailable(store.run, applied)):
+        return []  # also for a role that may not make tables
     await retry_unavailable(store.run, begin)
     done = []
     for migration in missing(store.migrations, await retry_unavailable(store.run, applied)):
@@ -61,6 +63,17 @@ async def migrate(store: Store, progress: Callable[[str], None]) -> list[str]:
         if await retry_unavailable(store.run, apply, migration):
             done.append(label)
     return done
+
+
+async def refuse_missing(store: Store, transaction: ScriptRunner) -> None:
+    """Look from inside a transaction of the caller's whether all migrations are in. They cannot be applied there."""
+    applied_ = await transaction.run(applied)
+    if missing(store.migrations, applied_):
+        raise MigrationNeeded(
+            f"the database is at migration {max(applied_, default=0)}, this Semel needs {store.migrations[-1][0]}, and "
+            "tables cannot be made inside your transaction. Make them when your program starts: await app.migrate(), "
+            "or: semel migrate"
+        )
 
 
 async def ready(store: Store, auto_migrate: bool, what: str = "the database") -> None:

@@ -17,6 +17,7 @@ class Hub:
         self.on_due: list[Callable[[int], None]] = []
         self.on_cancel: list[Callable[[str], None]] = []
         self.on_news: list[Callable[[Iterable[str]], None]] = []
+        self.on_schedules: list[Callable[[], None]] = []
         self._waiting: dict[str, set[Bell]] = {}
 
     def work(self, lanes: Iterable[int]) -> None:
@@ -39,6 +40,11 @@ class Hub:
         for tell in self.on_news:
             tell(ids)
 
+    def schedules(self) -> None:
+        """Some schedule was created, changed or resumed."""
+        for tell in self.on_schedules:
+            tell()
+
     def done(self, ids: Iterable[str]) -> None:
         """These executions have ended."""
         if self._waiting:
@@ -51,14 +57,22 @@ class Hub:
         self.work(())
         self.cancel("")
         self.news(())
+        self.schedules()
         self.done(self._waiting)
 
     async def until(
-        self, id_: str, look: Callable[[], Awaitable[T | None]], timeout: float | None, poll: tuple[float, float]
+        self,
+        id_: str,
+        look: Callable[[], Awaitable[T | None]],
+        timeout: float | None,
+        poll: tuple[float, float],
+        *,
+        head_start: float = 0.0,
     ) -> T | None:
         """Look, and look again whenever there may be news of an execution, until there is something to see.
 
         None: there was nothing within `timeout`. `poll` is how long news may fail to come: at first, and at most.
+        `head_start`: so many seconds the first look waits for news, since before there is hardly anything to see.
         """
         loop = asyncio.get_running_loop()
         end = None if timeout is None else loop.time() + timeout
@@ -66,6 +80,8 @@ class Hub:
         bell = Bell()
         self._waiting.setdefault(id_, set()).add(bell)
         try:
+            if head_start > 0 and (timeout is None or head_start < timeout):
+                await bell.wait(head_start)
             while True:
                 bell.rung = False
                 found = await look()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from semel.codec import decoder_of
 from semel.contract.decision import Reason
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Suppressed
-from semel.contract.times import from_micros, optional, span
+from semel.contract.times import from_micros, instant, optional, span
 from semel.engine.protocol import Filter, Outcome, RecordedRun
 from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
 
@@ -114,6 +115,8 @@ def recent(namespace: str, which: Filter) -> Script[list[Execution]]:
     found: tuple[list[str], ...] = ()
     if which.attributes:
         query, found = "recent_found", (list(which.attributes), list(which.attributes.values()))
+    elif which.scheduled is not None:
+        return (yield from _scheduled(namespace, which, which.scheduled))
     elif which.status in _DEAD:
         query = "recent_dead"
     elif which.status is not None and which.status.live:
@@ -123,6 +126,13 @@ def recent(namespace: str, which: Filter) -> Script[list[Execution]]:
         query, (namespace, which.before, which.queue, which.name, which.kind, status, which.limit, *found)
     )
     return [execution(tuple(row)) for row in rows]
+
+
+def _scheduled(namespace: str, which: Filter, between: tuple[datetime, datetime]) -> Script[list[Execution]]:
+    """Runs by their slots, newest first."""
+    status = None if which.status is None else which.status.value
+    given = (namespace, which.before, which.queue, which.name, which.kind, status, which.limit, *map(instant, between))
+    return [execution(tuple(row)) for row in (yield SqlQuery("recent_scheduled", given))]
 
 
 @procedure(ConnectionRole.READ)
@@ -156,12 +166,17 @@ def outcomes(ids: list[str]) -> Script[dict[str, Outcome | None]]:
 
 
 @procedure(ConnectionRole.READ)
-def overview(namespace: str) -> Script[tuple[list[Row], list[Row], list[Row]]]:
-    """Depths and limits of queues, and workers."""
+def queues(namespace: str) -> Script[tuple[list[Row], list[Row]]]:
+    """Depths and limits of queues."""
     depths: list[Any] = yield SqlQuery("queue_depths", (namespace,))
     limits: list[Any] = yield SqlQuery("limits", (namespace,))
-    workers: list[Any] = yield SqlQuery("workers", (namespace,))
-    return depths, limits, workers
+    return depths, limits
+
+
+@procedure(ConnectionRole.READ, atomic=True)
+def workers(namespace: str) -> Script[list[Row]]:
+    """Workers that hold a lease."""
+    return (yield SqlQuery("workers", (namespace,)))
 
 
 @procedure(ConnectionRole.CONTROL, atomic=True)

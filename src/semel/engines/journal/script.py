@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, auto
 from importlib import resources
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
+from semel.engine.caller_connection import CallerConnection
 from semel.errors import EngineError
 
 T = TypeVar("T")
@@ -112,6 +113,15 @@ def procedure(
     return lambda script: Procedure(script, line, atomic, quiet)
 
 
+class Topic(Enum):
+    """What a process wants to be told of. A client without a worker is not woken by work that is enqueued."""
+
+    RESULTS = auto()
+    """Executions that ended, messages that were answered."""
+    WORK = auto()
+    """Work that is ready or due, cancellations, what came for workflows and entities."""
+
+
 class StatementHook(Protocol):
     """Sits at the seam through which all SQL goes. For tests that fail or kill at a statement."""
 
@@ -140,20 +150,15 @@ class Listener(Protocol):
     def news(self, ids: Iterable[str]) -> None:
         """Something came for these flows while they are awake."""
 
+    def schedules(self) -> None:
+        """Some schedule was created, changed or resumed."""
+
     def stirred(self) -> None:
         """Something changed; who knows what."""
 
 
-class Store(Protocol):
-    """A database that runs scripts."""
-
-    dialect: str
-    migrations: list[tuple[int, str, str]]
-    tap: StatementHook | None
-
-    @property
-    def reconnections(self) -> int:
-        """How often a connection for heartbeats was opened: after each the database may have forgotten something."""
+class ScriptRunner(Protocol):
+    """Something that runs scripts: a store, or a transaction of the caller's."""
 
     async def run(self, script: Procedure[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a script to its end, in one transaction unless it is atomic by itself.
@@ -162,8 +167,37 @@ class Store(Protocol):
         committed, or not.
         """
 
-    async def listen(self, listener: Listener) -> None:
-        """Begin to tell the listener what happens elsewhere."""
+
+class Store(ScriptRunner, Protocol):
+    """A database that runs scripts."""
+
+    dialect: str
+    migrations: list[tuple[int, str, str]]
+    tap: StatementHook | None
+    one_writer: bool
+    """While a transaction of the caller's writes, nobody else can: all that belongs to it goes over its connection."""
+
+    @property
+    def reconnections(self) -> int:
+        """How often a connection for heartbeats was opened: after each the database may have forgotten something."""
+
+    def render(self, statement: SqlQuery | SqlBatch) -> list[tuple[str, tuple[Any, ...]]]:
+        """A statement as SQL of the dialect, each with its arguments; what is one here may be several there."""
+
+    async def check_caller(self, connection: CallerConnection) -> None:
+        """Refuse a connection of the caller's that is to another database, with InvalidValue."""
+
+    def expect_commit(self, connection: CallerConnection) -> None:
+        """Something was written on a connection of the caller's: tell workers when that commits."""
+
+    def now(self) -> int:
+        """The time for statements on a connection of the caller's, where the database has none of its own."""
+
+    async def listen(self, listener: Listener, topic: Topic) -> None:
+        """Begin to tell the listener what happens elsewhere, at least as far as the topic goes.
+
+        Called again for another topic, it tells the same listener of both.
+        """
 
     async def relisten(self) -> None:
         """Begin anew: something was missed."""

@@ -35,7 +35,7 @@ from semel.engines.journal.turns import unpark
 from semel.engines.journal.unserved import Lookout
 from semel.errors import EngineError, EngineUnavailable, LeaseLost, phrase
 from semel.runtime.attempt import Interrupted, run_attempt
-from semel.runtime.chores import Chores
+from semel.runtime.chores import Chore, Chores
 from semel.runtime.events import Events
 from semel.runtime.outage import Outage
 from semel.runtime.retries import pause, retry_unavailable
@@ -43,7 +43,8 @@ from semel.runtime.threads import Threads
 from semel.settings import Settings
 
 log = logging.getLogger("semel.worker")
-UNSETTLED_MOST = 2000
+BEGUN_MOST = 2
+"""So many tasks may be begun and not recorded, as a multiple of the concurrency: they run again if the worker dies."""
 GATHER = 0.003
 ROUND = 1.0
 WRITING_RESULTS = "cannot write results, trying again"
@@ -69,10 +70,10 @@ class JournalWorker:
         queue_settings: WrittenQueueSettings,
         prepare: Callable[[], Awaitable[None]],
         events: Events,
+        chores: Sequence[Chore],
     ) -> None:
         self.events = events
-        self._measures = events.wants_ends
-        """Is it measured how long tasks take? Asked once for each batch, since the level of a logger may change."""
+        self._measures = events.wants_ends  # asked again for each batch, since the level of a logger may change
         self.store = store
         self.namespace = namespace
         self.hub = hub
@@ -88,7 +89,7 @@ class JournalWorker:
         self.heart = Heart(self)
         self.lookout = Lookout(self)
         self.cleaning = Cleaning(self)
-        self.chores = Chores(self.name, self.outage, self.cleaning.chore(), self.lookout.chore())
+        self.chores = Chores(self.name, self.outage, self.cleaning.chore(), self.lookout.chore(), *chores)
         self.flows = Flows(self, lanes)
         self._lanes = lanes
         self._queue_settings = queue_settings
@@ -137,9 +138,8 @@ class JournalWorker:
     @property
     def room(self) -> int:
         """How many more tasks may run now."""
-        if self._unsettled > UNSETTLED_MOST:
-            return 0
-        return self.settings.concurrency - len(self.running)
+        running, most = len(self.running), self.settings.concurrency
+        return min(most - running, BEGUN_MOST * most - running - self._unsettled)
 
     async def start(self) -> None:
         """Take a lease and begin."""
@@ -271,7 +271,7 @@ class JournalWorker:
         while self.room <= 0 and not self._stopping and not self._in_doubt:
             self.wake.clear()
             await self._nap(1.0)
-        enough = self.settings.concurrency // 4
+        enough = self.settings.concurrency // 2
         patience = time.monotonic() + GATHER
         while self.intake.busy and self.room < enough and (left := patience - time.monotonic()) > 0:
             self.wake.clear()
@@ -348,7 +348,7 @@ class JournalWorker:
 
     def _settled(self, future: asyncio.Future[bool]) -> None:
         self._unsettled -= 1
-        if self._unsettled == UNSETTLED_MOST:
+        if self.intake.busy or self.room == 1:
             self.wake.set()
         if not future.cancelled() and future.exception() is not None:
             log.error("a result could not be written and its task will run again: %s", future.exception())

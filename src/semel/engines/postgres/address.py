@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
-from semel.errors import EngineError
+from semel.errors import ConfigError, EngineError
 
 CONNECT_TIMEOUT: Final = 10.0
 CONNECT_TIMEOUT_OF_SEVERAL: Final = 5.0
@@ -84,8 +86,21 @@ class Address:
                     "mode (for PgBouncer also set ignore_startup_parameters)."
                 ) from error
             raise
+        except FileNotFoundError:
+            refuse_missing_files(url)
+            raise
+        except KeyError as error:  # Python has no name for whoever runs this
+            raise ConfigError(
+                "the URL of PostgreSQL names no user, and the user that this process runs as has no name: write "
+                "postgresql://USER@host/database."
+            ) from error
         keep_alive(connection)
         return connection
+
+
+def describe_url(url: str) -> str:
+    """A URL as people may see it, without user and password."""
+    return "postgresql://" + url.partition("://")[2].rpartition("@")[2]
 
 
 def split_hosts(url: str) -> list[str]:
@@ -94,6 +109,13 @@ def split_hosts(url: str) -> list[str]:
     authority, slash, path = rest.partition("/")
     user, at, hosts = authority.rpartition("@")
     return [f"{scheme}{separator}{user}{at}{host}{slash}{path}" for host in hosts.split(",")]
+
+
+def refuse_missing_files(url: str) -> None:
+    """ConfigError: a certificate or key that a URL names is not there."""
+    for name, values in parse_qs(urlsplit(url).query).items():
+        if name in ("sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile") and not Path(values[-1]).exists():
+            raise ConfigError(f"{name}={values[-1]!r} in the URL of PostgreSQL: there is no such file.")
 
 
 def keep_alive(connection: asyncpg.Connection) -> None:

@@ -10,14 +10,17 @@ from typing import Any, Final
 import asyncpg
 
 from semel.engine.failure_log import log_failure
-from semel.engines.journal.script import Listener
+from semel.engines.journal.script import Listener, Topic
 from semel.engines.postgres.address import Address
 from semel.engines.postgres.connection import CLOSE_WITHIN, LOST, close_bounded, translate
 from semel.errors import EngineUnavailable, SemelError, phrase
 from semel.runtime.retries import pause
 
 log = logging.getLogger("semel.postgres")
-CHANNELS: Final = ("semel_work", "semel_later", "semel_done", "semel_cancel", "semel_news")
+CHANNELS: Final = {
+    Topic.RESULTS: ("semel_done",),
+    Topic.WORK: ("semel_work", "semel_later", "semel_cancel", "semel_news", "semel_schedule"),
+}
 
 
 class NotificationListener:
@@ -29,16 +32,32 @@ class NotificationListener:
         self._connection: asyncpg.Connection | None = None
         self._lost = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
+        self._topics: set[Topic] = set()
+        self._opening = asyncio.Lock()
 
-    async def open(self) -> None:
-        """Listen now if the server answers, and keep listening."""
-        try:
-            await self._connect()
-        except (asyncpg.PostgresError, *LOST) as error:
-            self._drop()
-            raise translate(error) from error
-        self._keeper = asyncio.create_task(self._keep())
-        log_failure(self._keeper, log, "stopped listening to PostgreSQL, polling from now on")
+    async def hear(self, topic: Topic) -> None:
+        """Listen now if the server answers, and keep listening; to this topic besides those it was asked for before."""
+        async with self._opening:
+            if topic in self._topics:
+                return
+            self._topics.add(topic)
+            try:
+                if self._keeper is None:
+                    await self._connect()
+                elif self._connection is not None:
+                    await self._listen_to(self._connection, topic)
+                else:
+                    self._lost.set()
+            except (asyncpg.PostgresError, *LOST) as error:
+                self._topics.discard(topic)
+                if self._keeper is None:
+                    self._drop()
+                else:
+                    self._lost.set()
+                raise translate(error) from error
+            if self._keeper is None:
+                self._keeper = asyncio.create_task(self._keep())
+                log_failure(self._keeper, log, "stopped listening to PostgreSQL, polling from now on")
 
     async def again(self) -> None:
         """The connection looks alive and hears nothing: replace it."""
@@ -47,7 +66,11 @@ class NotificationListener:
     async def _connect(self) -> None:
         self._connection = connection = await self._address.connect({"application_name": "semel ear"})
         connection.add_termination_listener(self._ended)
-        for channel in CHANNELS:
+        for topic in tuple(self._topics):
+            await self._listen_to(connection, topic)
+
+    async def _listen_to(self, connection: asyncpg.Connection, topic: Topic) -> None:
+        for channel in CHANNELS[topic]:
             await connection.add_listener(channel, self._heard)
 
     async def _keep(self) -> None:
@@ -55,9 +78,10 @@ class NotificationListener:
         while True:
             await self._lost.wait()
             self._lost.clear()
-            self._drop()
             try:
-                await self._connect()
+                async with self._opening:
+                    self._drop()
+                    await self._connect()
             except (SemelError, asyncpg.PostgresError, *LOST) as error:
                 told = translate(error)
                 away = isinstance(told, EngineUnavailable)  # whoever asks it something says so
@@ -88,6 +112,8 @@ class NotificationListener:
                 self._listener.done(payload.split(","))
             case "semel_cancel":
                 self._listener.cancel(payload)
+            case "semel_schedule":
+                self._listener.schedules()
             case "semel_news":
                 self._listener.news(payload.split(","))
 

@@ -6,24 +6,29 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 from typing import Any, Final, ParamSpec, TypeVar, cast
+from weakref import WeakSet
 
 import asyncpg
 
+from semel.engine.caller_connection import CallerConnection
+from semel.engines.journal.other_database import refuse_other_database
 from semel.engines.journal.script import (
     Begin,
     ConnectionRole,
     Listener,
     Procedure,
     Raw,
+    Row,
     Script,
     SqlBatch,
     SqlQuery,
     StatementHook,
+    Topic,
     Work,
     load_migrations,
     load_queries,
 )
-from semel.engines.postgres.address import Address
+from semel.engines.postgres.address import Address, describe_url
 from semel.engines.postgres.connection import LOST, PLANS, PostgresConnection
 from semel.engines.postgres.listener import NotificationListener
 from semel.engines.postgres.user_transactions import RETRIED, work_in
@@ -41,6 +46,7 @@ class PostgresStore:
     """One PostgreSQL database, used by one event loop."""
 
     dialect = "postgres"
+    one_writer = False
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -64,6 +70,9 @@ class PostgresStore:
         self._ear: NotificationListener | None = None
         self._working: set[asyncpg.Connection] = set()
         """Connections on which a function of the user's runs, which may take its time."""
+        self._identity: Row = ()
+        self._callers: WeakSet[Any] = WeakSet()
+        """Connections of callers that are known to be to this database."""
 
     @property
     def reconnections(self) -> int:
@@ -123,11 +132,9 @@ class PostgresStore:
 
     async def _execute(self, connection: asyncpg.Connection, statement: SqlQuery | SqlBatch | Raw | Work) -> list[Any]:
         match statement:
-            case SqlQuery(name, args):
-                return cast(list[Any], await connection.fetch(self._queries[name], *args))
-            case SqlBatch(name, rows, shared):
-                columns = map(list, zip(*rows, strict=True))
-                return cast(list[Any], await connection.fetch(self._queries[name], *shared, *columns))
+            case SqlQuery() | SqlBatch():
+                ((sql, bound),) = self.render(statement)
+                return cast(list[Any], await connection.fetch(sql, *bound))
             case Raw(_, text):
                 await connection.execute(text)
                 return []
@@ -138,10 +145,42 @@ class PostgresStore:
                 finally:
                     self._working.discard(connection)
 
-    async def listen(self, listener: Listener) -> None:
-        """Hear of what other processes commit."""
-        self._ear = NotificationListener(self._address, listener)
-        await self._ear.open()
+    def render(self, statement: SqlQuery | SqlBatch) -> list[tuple[str, tuple[Any, ...]]]:
+        """A statement as SQL; see Store. The rows of a batch are its columns, as arrays."""
+        if isinstance(statement, SqlQuery):
+            return [(self._queries[statement.name], statement.args)]
+        columns = map(list, zip(*statement.rows, strict=True))
+        return [(self._queries[statement.name], (*statement.shared, *columns))]
+
+    async def check_caller(self, connection: CallerConnection) -> None:
+        """Refuse a connection to another database; see Store. One that was found to be to ours stays so."""
+        with contextlib.suppress(TypeError):
+            if connection.driver_connection in self._callers:
+                return
+        theirs: Row | None = None
+        if connection.dialect == self.dialect:
+            sql = self._queries["identity"]
+            theirs = (await connection.play(lambda: connection.fetch(sql, ())))[0]
+        if theirs is None or theirs != self._identity:
+            async with self._wire(ConnectionRole.READ) as own:
+                self._identity = tuple((await own.fetch(self._queries["identity"]))[0])
+        if theirs != self._identity:
+            raise refuse_other_database(connection, theirs, describe_url(self.url))
+        with contextlib.suppress(TypeError):
+            self._callers.add(connection.driver_connection)
+
+    def expect_commit(self, connection: CallerConnection) -> None:
+        """See Store. NOTIFY is part of the caller's transaction."""
+
+    def now(self) -> int:
+        """See Store. PostgreSQL has a clock."""
+        return 0
+
+    async def listen(self, listener: Listener, topic: Topic) -> None:
+        """Hear of what other processes commit, as far as the topic goes."""
+        if self._ear is None:
+            self._ear = NotificationListener(self._address, listener)
+        await self._ear.hear(topic)
 
     async def relisten(self) -> None:
         """Replace a listening connection that hears nothing."""

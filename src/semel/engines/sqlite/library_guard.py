@@ -173,7 +173,7 @@ def _sqlite3_has_open(identity: Identity) -> bool:
         return False
     unknown = False
     for candidate in gc.get_objects():
-        if isinstance(candidate, sqlite3.Connection):
+        if issubclass(type(candidate), sqlite3.Connection):  # isinstance would run code of lazy objects of others
             try:
                 cursor = candidate.cursor()
                 cursor.row_factory = None

@@ -6,14 +6,27 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
-from semel.engines.journal.script import ConnectionRole, Listener, Procedure, StatementHook, load_migrations
+from semel.engine.caller_connection import CallerConnection
+from semel.engines.journal.other_database import refuse_other_database
+from semel.engines.journal.script import (
+    ConnectionRole,
+    Listener,
+    Procedure,
+    Row,
+    SqlBatch,
+    SqlQuery,
+    StatementHook,
+    Topic,
+    load_migrations,
+)
 from semel.engines.sqlite import library_guard
+from semel.engines.sqlite.commit_watch import CommitWatch
 from semel.engines.sqlite.driver import choose_driver
 from semel.engines.sqlite.file_watch import Bell, Watch
-from semel.engines.sqlite.writer_thread import LOCK_PATIENCE, WriterThread
-from semel.errors import EngineUnavailable
+from semel.engines.sqlite.writer_thread import LOCK_PATIENCE, WriterThread, render
+from semel.errors import EngineUnavailable, InvalidValue
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -30,6 +43,7 @@ class SqliteStore:
     """One SQLite database. `:memory:` lives as long as the store and can be shared between loops."""
 
     dialect = "sqlite"
+    one_writer = True
     reconnections = 0
 
     def __init__(self, path: str, clock: Callable[[], float] = time.time, driver: str = "auto") -> None:
@@ -43,6 +57,7 @@ class SqliteStore:
         self._listeners: list[tuple[asyncio.AbstractEventLoop, Listener]] = []
         self._watches: list[Watch] = []
         self._bell = Bell(path)
+        self._commits = CommitWatch(self._look_for_others)
         self._closed = False
         self._held: library_guard.Identity | None = None
 
@@ -53,12 +68,11 @@ class SqliteStore:
 
     async def run(self, script: Procedure[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a script; see Store."""
-        if self._closed:
-            raise EngineUnavailable(f"the SQLite store {self.path!r} is closed.")
-        scribe = self._for(script.line)
-        return cast(T, await scribe.submit(script, args, kwargs))
+        return cast(T, await self._for(script.line).submit(script, args, kwargs))
 
     def _for(self, line: ConnectionRole) -> WriterThread:
+        if self._closed:
+            raise EngineUnavailable(f"the SQLite store {self.path!r} is closed.")
         if self._writer is None:
             library_guard.refuse_foreign(self.path, self.driver.name)
             self._writer = WriterThread(self.path, self.driver, self._clock, lambda: self.tap)
@@ -71,8 +85,41 @@ class SqliteStore:
             self._reader = WriterThread(self.path, self.driver, self._clock, lambda: None, reads=True)
         return self._reader
 
-    async def listen(self, listener: Listener) -> None:
-        """Tell the listener of commits by other processes, and by other loops of this one."""
+    def render(self, statement: SqlQuery | SqlBatch) -> list[tuple[str, tuple[Any, ...]]]:
+        """A statement as SQL; see Store."""
+        return render(statement)
+
+    async def check_caller(self, connection: CallerConnection) -> None:
+        """Refuse a connection to another file; see Store. Also if this store uses another SQLite library."""
+        theirs: Row | None = None
+        if connection.dialect == self.dialect:
+            ((sql, _),) = render(SqlQuery("identity"))
+            theirs = (await connection.play(lambda: connection.fetch(sql, ())))[0][2:]
+        identity = None if theirs is None else library_guard.identify(theirs[0])
+        if identity is None or identity != library_guard.identify(self.path):
+            raise refuse_other_database(connection, theirs, f"sqlite:///{self.path}")
+        if self.driver.name != "sqlite3":
+            raise InvalidValue(
+                f"connection= is a {connection.kind}, and this app's engine uses the library {self.driver.name}: two "
+                "SQLite libraries on one file in one process destroy it. Set sqlite_driver = 'sqlite3'."
+            )
+
+    def expect_commit(self, connection: CallerConnection) -> None:
+        """See Store. Nothing tells of a commit on a connection that is not ours, so it is looked at."""
+        self._commits.expect(connection)
+
+    def _look_for_others(self) -> None:
+        if not self._closed:
+            self._for(ConnectionRole.CONTROL).look(self._bell.ring)
+
+    def now(self) -> int:
+        """See Store."""
+        return int(self._clock() * 1_000_000)
+
+    async def listen(self, listener: Listener, topic: Topic) -> None:
+        """Tell the listener of commits by other processes, and by other loops of this one, whatever they are about."""
+        if any(known is listener for _, known in self._listeners):
+            return
         self._listeners.append((asyncio.get_running_loop(), listener))
         if not self.in_memory:
             self._watches.append(Watch(self.path, self._for(ConnectionRole.CONTROL).look))
@@ -130,13 +177,15 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Finish what is queued and close the file."""
+        self._commits.close()
         self._closed = True
         for watch in self._watches:
             watch.close()
         self._listeners.clear()
-        for scribe in (self._reader, self._writer):
-            if scribe is not None:
-                await scribe.close()
+        threads, self._reader, self._writer = (self._reader, self._writer), None, None
+        for thread in threads:
+            if thread is not None:
+                await thread.close()
         library_guard.release(self._held)
         self._held = None
         self._bell.close()

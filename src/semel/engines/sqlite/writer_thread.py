@@ -57,6 +57,18 @@ def statements() -> dict[str, list[tuple[str, int]]]:
     return _PARTS
 
 
+def render(statement: SqlQuery | SqlBatch) -> list[tuple[str, tuple[Any, ...]]]:
+    """A statement as SQL of SQLite, each with its arguments. The rows of a batch are JSON and a blob."""
+    bound: tuple[Any, ...]
+    if isinstance(statement, SqlBatch):
+        bound = (*statement.shared, *pack(statement.rows))
+    elif list in map(type, statement.args):
+        bound = tuple(encode_list(a) if isinstance(a, list) else a for a in statement.args)
+    else:
+        bound = statement.args
+    return [(sql, bound[:count]) for sql, count in statements()[statement.name]]
+
+
 @dataclass(slots=True)
 class Job:
     """A script, and where its result is awaited."""
@@ -99,7 +111,6 @@ class WriterThread(threading.Thread):
         self._clock = clock
         self._tap = tap
         self._jobs: queue.SimpleQueue[Job | Callable[[], None] | None] = queue.SimpleQueue()
-        self._statements = statements()
         self._now = 0
         self._unknown = False
         self._version = 0
@@ -117,9 +128,9 @@ class WriterThread(threading.Thread):
         self._jobs.put(Job(lambda: make(*args, **kwargs), make.line, loop, future, make.quiet))
         return future
 
-    def look(self) -> None:
-        """Look whether another process or connection has written."""
-        self._jobs.put(self._look)
+    def look(self, tell: Callable[[], None] | None = None) -> None:
+        """Look whether another process or connection has written; if so, `tell` others as well."""
+        self._jobs.put(self._look if tell is None else lambda: self._look(tell))
 
     def close(self) -> asyncio.Future[None]:
         """Finish what is queued and close the file; the future resolves when that is done."""
@@ -167,7 +178,8 @@ class WriterThread(threading.Thread):
             jobs: list[Job] = []
             entry: Job | Callable[[], None] | None = first
             while isinstance(entry, Job):
-                jobs.append(entry)
+                if not entry.future.cancelled():  # its caller has given up before it began
+                    jobs.append(entry)
                 if len(jobs) == MOST_JOBS:
                     entry = self._nothing
                     break
@@ -302,29 +314,24 @@ class WriterThread(threading.Thread):
             raise
 
     def _execute(self, statement: SqlQuery | SqlBatch | Raw) -> list[Any]:
-        bound: tuple[Any, ...]
         if isinstance(statement, Raw):
             return self._db.execute_script(statement.text)
-        if isinstance(statement, SqlBatch):
-            bound = (*statement.shared, *pack(statement.rows))
-        elif list in map(type, statement.args):
-            bound = tuple(encode_list(a) if isinstance(a, list) else a for a in statement.args)
-        else:
-            bound = statement.args
         rows: list[Any] = []
-        for sql, count in self._statements[statement.name]:
-            rows += self._db.execute(sql, bound[:count])
+        for sql, args in render(statement):
+            rows += self._db.execute(sql, args)
         return rows
 
     def _data_version(self) -> int:
         return int(self._db.execute("pragma data_version")[0][0])
 
-    def _look(self) -> None:
+    def _look(self, tell: Callable[[], None] | None = None) -> None:
         with contextlib.suppress(self._driver.error):
             version = self._data_version()
             if version != self._version:
                 self._version = version
                 self.on_change()
+                if tell is not None:
+                    tell()
 
     def _translate(self, error: BaseException) -> BaseException:
         """SQLite's errors in Semel's words."""
@@ -335,7 +342,7 @@ class WriterThread(threading.Thread):
             case code if code in (BUSY, LOCKED):
                 return EngineUnavailable(
                     f"the SQLite file {path!r} stayed locked for {LOCK_PATIENCE:.0f} s: another process, or another "
-                    "connection of this one, holds a write transaction open."
+                    "connection of this one, holds a write transaction open. If it is your own, pass it as connection=."
                 )
             case code if code == FULL:
                 return EngineUnavailable(f"the disk that holds {path!r} is full: nothing was written.")

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 import msgspec
 from temporalio import activity
+from temporalio.client import AsyncActivityCancelledError
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError
+from temporalio.service import RPCError
 
 from semel.contract.lifecycle import Status
 from semel.define.context import Running
@@ -95,6 +97,8 @@ class Runner:
         if self.errands.over:
             raise _given_back()
         info = activity.info()
+        if offered_again and slip.attempt >= slip.max_attempts:
+            await _say_that_it_begins(info.task_token)
         running = Running(
             slip.id,
             slip.key,
@@ -211,6 +215,20 @@ async def _until_end(task: Task[..., Any], running: Running, inner: asyncio.Task
                     inner.cancel()
                     await asyncio.wait([inner], timeout=LAST_WORDS)
                 raise Interrupted from None
+
+
+async def _say_that_it_begins(token: bytes) -> None:
+    """Tell the cluster that the last attempt begins, and wait until it knows.
+
+    A task can be handed over with the last poll of a worker that stops, and is lost with it. What was lost without this
+    word has not begun, so that it can be given to another worker although there is no attempt left.
+    """
+    try:
+        await activity.client().get_async_activity_handle(task_token=token).heartbeat(None)
+    except AsyncActivityCancelledError:
+        raise CancelledError("cancelled") from None
+    except RPCError:  # the cluster has given it to another worker, or does not answer: it is not begun here
+        raise _given_back() from None
 
 
 async def _beat(running: Running, lease: timedelta) -> None:

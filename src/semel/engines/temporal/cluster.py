@@ -129,7 +129,7 @@ class Cluster:
     async def outcome(self, id: str, timeout: float | None) -> Outcome | None:
         """Wait for the end of an execution; None: it has not ended in time."""
         found = split(id)
-        forgotten = Outcome(Status.COMPLETED, None, None, expired=True)
+        forgotten = Outcome(Status.COMPLETED, None, None, expired=True, unknown=True)
         if found is None:
             return forgotten
         if timeout == 0 and (there := await self.get(id)) is not None and not there.status.terminal:

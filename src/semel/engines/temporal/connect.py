@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import ipaddress
+import os
 import re
 import threading
 import time
@@ -202,6 +203,8 @@ def _reason(said: str) -> str:
 
 
 _runtimes: Final[dict[str | None, Runtime]] = {}
+_of_parent: Final[list[Runtime]] = []
+"""Runtimes that were inherited by a fork: their threads are not there, and ending them would wait for these."""
 _LOGGING: Final = LoggingConfig(f"{TelemetryFilter('WARN', 'ERROR').formatted()},temporalio_client::retry=ERROR")
 """As the SDK's own, but without a line for every call that it tries again while the cluster is away: a worker says so
 once, and callers get an error."""
@@ -224,3 +227,12 @@ def metered(address: str | None) -> Runtime:
                     "machine for each process, such as '127.0.0.1:9464'."
                 ) from None
         return _runtimes[address]
+
+
+def _forget_runtimes() -> None:
+    _of_parent.extend(_runtimes.values())
+    _runtimes.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_runtimes)

@@ -24,8 +24,8 @@ from temporalio.service import RPCError
 
 from semel.contract.durations import format_duration
 from semel.engine.protocol import Finding
-from semel.engines.temporal.names import ATTRIBUTE
-from semel.engines.temporal.namespace import ATTRIBUTE_TYPE, Kept, look, told, type_name
+from semel.engines.temporal.names import ATTRIBUTE, SCHEDULED_FOR
+from semel.engines.temporal.namespace import ATTRIBUTE_TYPE, SCHEDULED_TYPE, Kept, look, told, type_name
 from semel.engines.temporal.stuck_workflows import Looked, find_stuck
 
 LEAST_SERVER = (1, 24)
@@ -87,13 +87,13 @@ def _namespace(name: str, kept: Kept | None, needs: timedelta) -> list[Finding]:
     enough = kept.retention >= needs
     detail = f"{name} keeps for {format_duration(kept.retention)}, {format_duration(needs)} needed"
     hint = "" if enough else ": run semel migrate, give records=, or declare a shorter window"
-    wanted = type_name(ATTRIBUTE_TYPE)
-    if kept.attribute is None:
-        index = f"{ATTRIBUTE} is missing: run semel migrate"
-    elif kept.indexed:
-        index = f"{ATTRIBUTE}, a {wanted}"
+    wrong = kept.wrong
+    if kept.missing:
+        index = f"{' and '.join(kept.missing)} missing: run semel migrate"
+    elif wrong is None:
+        index = f"{ATTRIBUTE}, a {type_name(ATTRIBUTE_TYPE)}, and {SCHEDULED_FOR}, a {type_name(SCHEDULED_TYPE)}"
     else:
-        index = f"{ATTRIBUTE} is a {type_name(kept.attribute)} and has to be a {wanted}: remove it, then semel migrate"
+        index = f"{wrong[0]} is a {wrong[1]} and has to be a {wrong[2]}: remove it, then semel migrate"
     return [Finding(enough, "namespace", detail + hint), Finding(kept.indexed, "search attribute", index)]
 
 

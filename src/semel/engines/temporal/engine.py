@@ -14,10 +14,14 @@ from semel.contract.records import Execution, Suppressed, Undelivered
 from semel.contract.retention import WORKFLOW_RETENTION
 from semel.contract.times import from_micros
 from semel.define.registry import Registry
+from semel.engine.bounded import time_limit
+from semel.engine.caller_connection import CallerConnection, cannot_join
+from semel.engine.failure_log import expect_failure
 from semel.engine.protocol import (
     MOST_SHOWN,
     Admission,
     Capabilities,
+    EngineVerbs,
     Filter,
     Finding,
     Message,
@@ -32,6 +36,9 @@ from semel.engine.protocol import (
 )
 from semel.engine.served_functions import examine_service
 from semel.engine.start_request import StartRequest
+from semel.engines.journal.events import StoredEvents
+from semel.engines.journal.schedules import StoredSchedules
+from semel.engines.journal.ticks import Tickers
 from semel.engines.temporal import control, lists, namespace, queues, replay, reset
 from semel.engines.temporal.activities import Runner
 from semel.engines.temporal.cluster import Cluster, look_at_namespace
@@ -42,8 +49,11 @@ from semel.engines.temporal.inside.message_counts import counted, last_conflict
 from semel.engines.temporal.names import workflow_id
 from semel.engines.temporal.namespace import longest
 from semel.engines.temporal.records import Records
+from semel.engines.temporal.schedules import make_events, make_schedules
 from semel.engines.temporal.worker import TemporalWorker
 from semel.errors import EngineError
+from semel.runtime.chores import Chore
+from semel.runtime.duplicates import warn_of_lost_counts
 from semel.runtime.events import Events
 from semel.settings import QueueSettings, Settings
 
@@ -57,6 +67,10 @@ TEMPORAL = Capabilities(
     foreign_workflows=True,
 )
 AT_ONCE = 100
+CLOSE_WITHIN = 5.0
+"""Seconds that closing waits for what is being written."""
+SCHEDULES_POLL = 5.0
+"""Seconds until a worker notices that another process has changed a schedule."""
 
 
 class TemporalEngine:
@@ -75,7 +89,7 @@ class TemporalEngine:
         clock: Callable[[], float],
         events: Events | None = None,
     ) -> None:
-        self.events = events or Events()
+        self._events = events or Events()
         self.records = records
         self.namespace = target.namespace
         self.target = target
@@ -84,6 +98,9 @@ class TemporalEngine:
         self._auto_migrate = auto_migrate
         self._clock = clock
         self._opening: asyncio.Task[Cluster] | None = None
+        self._schedules: StoredSchedules | None = None
+        self._stored_events: StoredEvents | None = None
+        self._ticks = Tickers()
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def now(self) -> int:
@@ -94,6 +111,7 @@ class TemporalEngine:
         """Connect once; every verb calls this first."""
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
             self._opening = asyncio.create_task(self._open())
+            expect_failure(self._opening)
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> Cluster:
@@ -101,7 +119,7 @@ class TemporalEngine:
         if self._auto_migrate:
             await namespace.migrate(client, self._needs())
         kept = await look_at_namespace(client)
-        return Cluster(client, kept, self.records, self._settings, self.definitions, self._clock, self.events)
+        return Cluster(client, kept, self.records, self._settings, self.definitions, self._clock, self._events)
 
     async def start(self, request: StartRequest) -> Admission:
         """See Engine."""
@@ -110,6 +128,10 @@ class TemporalEngine:
     def _needs(self) -> timedelta:
         """For how long the namespace has to keep closed workflows; at least for as long as workflows by default."""
         return max(WORKFLOW_RETENTION, longest(self.definitions, self._settings)[0])
+
+    async def join(self, connection: CallerConnection) -> EngineVerbs:
+        """See Engine. A cluster takes part in no transaction of a database."""
+        raise cannot_join(self.capabilities.name)
 
     async def start_many(self, requests: Sequence[StartRequest]) -> list[Admission]:
         """See Engine. A cluster takes one at a time: many are under way at once, those of one key in their order."""
@@ -122,9 +144,13 @@ class TemporalEngine:
             )
             async with turn:
                 if turn is gate:
-                    return await self.start(request)
+                    return await in_time(request)
                 async with gate:
-                    return await self.start(request)
+                    return await in_time(request)
+
+        async def in_time(request: StartRequest) -> Admission:
+            async with time_limit(self._settings.call_timeout.total_seconds(), "enqueue_many"):
+                return await self.start(request)
 
         return list(await asyncio.gather(*(one(request) for request in requests)))
 
@@ -266,9 +292,39 @@ class TemporalEngine:
         cluster = await self.open()
         return await lists.waiting(cluster.reader)
 
+    async def schedules(self) -> StoredSchedules:
+        """See Engine."""
+        return await self._find_schedules(await self.open())
+
+    async def _find_schedules(self, cluster: Cluster) -> StoredSchedules:
+        if self._schedules is None:
+            store = await self.records.open()
+            self._schedules = make_schedules(cluster, store, self._settings, self._ticks.changed)
+        return self._schedules
+
+    async def events(self) -> StoredEvents:
+        """See Engine."""
+        return await self._find_events(await self.open())
+
+    async def _find_events(self, cluster: Cluster) -> StoredEvents:
+        if self._stored_events is None:
+            store = await self.records.open()
+            self._stored_events = make_events(cluster, store, self._settings, self.get, self._ticks.changed)
+        return self._stored_events
+
     def worker(self, registry: Registry, queues: Sequence[str] | None, settings: Settings) -> Worker:
         """See Engine."""
-        return TemporalWorker(self.open, Runner(self.namespace, settings, self.events), registry, queues, settings)
+
+        async def make_chores(cluster: Cluster) -> Sequence[Chore]:
+            if not self.records.there:
+                return []
+            chores = [self._ticks.chore("events", await self._find_events(cluster), SCHEDULES_POLL)]
+            if settings.worker.schedules:
+                chores.append(self._ticks.chore("schedules", await self._find_schedules(cluster), SCHEDULES_POLL))
+            return chores
+
+        runner = Runner(self.namespace, settings, self._events)
+        return TemporalWorker(self.open, runner, registry, queues, settings, make_chores)
 
     async def clean(self) -> int:
         """See Engine."""
@@ -289,6 +345,9 @@ class TemporalEngine:
                 cluster = await self.open()
                 workers = await cluster.workers()
                 findings += examine_service(await lists.waiting(cluster.reader, find_ready=not workers), workers)
+                if self.records.there:
+                    findings += await (await self._find_schedules(cluster)).examine(workers)
+                    findings += await (await self._find_events(cluster)).examine()
             except EngineError as error:
                 findings.append(Finding(True, "functions", error.message))
         if any(finding.what == "search attribute" and finding.ok for finding in findings):
@@ -298,4 +357,11 @@ class TemporalEngine:
 
     async def close(self) -> None:
         """See Engine."""
-        await self.records.close()
+        try:
+            if self._stored_events is not None:
+                async with asyncio.timeout(CLOSE_WITHIN):
+                    await self._stored_events.close()
+        except (TimeoutError, EngineError) as error:
+            warn_of_lost_counts(log, error if isinstance(error, EngineError) else "the database does not answer")
+        finally:
+            await self.records.close()

@@ -13,7 +13,7 @@ from semel.contract.records import Execution
 from semel.engine.protocol import Filter, Waiting, WorkerState
 from semel.engines.temporal.executions import Reader, Seen
 from semel.engines.temporal.memo import FAILED_MESSAGES
-from semel.engines.temporal.names import ATTRIBUTE, ENTITY, TASK, read
+from semel.engines.temporal.names import ATTRIBUTE, ENTITY, SCHEDULED_FOR, TASK, read, slot_of
 
 _STATUS: Final = {
     Status.COMPLETED: "ExecutionStatus = 'Completed'",
@@ -41,7 +41,8 @@ async def executions(reader: Reader, which: Filter, now: datetime) -> list[Execu
     """Newest first. The cluster's list may lag behind by a moment; what is found is read as it stands."""
     found: list[Execution] = []
     last = None if which.before is None else await _listed(reader, which.before)
-    async for seen in _newest(reader, _query(which), last):
+    ordered = _newest(reader, _query(which), last) if which.scheduled is None else _by_slot(reader, which, last)
+    async for seen in ordered:
         whole = (
             await reader.describe(seen.info.execution.workflow_id, seen.info.execution.run_id) if seen.live else seen
         )
@@ -74,6 +75,20 @@ async def _newest(reader: Reader, query: str, last: Seen | None) -> AsyncIterato
         until, span, within = since, span * WIDER, f" AND StartTime <= '{since.isoformat()}'"
 
 
+async def _by_slot(reader: Reader, which: Filter, last: Seen | None) -> AsyncIterator[Seen]:
+    """Runs of schedules, those with the newest slots first, or those after one of them."""
+    found = [seen async for seen in reader.query(_query(which))]
+    before = None if last is None else _slot(last)
+    for seen in sorted(found, key=_slot, reverse=True):
+        if before is None or _slot(seen) < before:
+            yield seen
+
+
+def _slot(seen: Seen) -> tuple[datetime, str]:
+    id_ = seen.info.execution.workflow_id
+    return slot_of(id_) or datetime.min.replace(tzinfo=UTC), id_ + seen.info.execution.run_id
+
+
 def _age(seen: Seen) -> tuple[int, str]:
     return seen.info.start_time.ToNanoseconds(), seen.info.execution.run_id
 
@@ -94,6 +109,9 @@ def _query(which: Filter) -> str:
         clauses.append(f"WorkflowType = {quoted(which.name)}")
     if which.kind is not None:
         clauses.append(_KIND.get(which.kind, "WorkflowId = ''"))
+    if which.scheduled is not None:
+        begin, end = (at.isoformat() for at in which.scheduled)
+        clauses.append(f"{SCHEDULED_FOR} >= '{begin}' AND {SCHEDULED_FOR} < '{end}'")
     clauses += [f"{ATTRIBUTE} = {quoted(f'{name}={value}')}" for name, value in which.attributes.items()]
     return " AND ".join(clauses)
 
@@ -117,12 +135,15 @@ async def waiting(
         if not card.foreign:
             group = card.kind, card.name, seen.info.task_queue
             before = groups.get(group) or Waiting(*group, 0, "", None)
-            ready, since, start = before.ready, before.since, seen.info.start_time.ToDatetime(tzinfo=UTC)
+            start = seen.info.start_time.ToDatetime(tzinfo=UTC)
+            found = replace(before, count=before.count + 1)
             if not find_ready:
-                since = start
+                found = replace(found, id=seen.id, key=card.key, since=start)
             elif looked >= MOST_DESCRIBED or await _is_ready(reader, seen):
-                ready, since = ready + 1, start
-            groups[group] = Waiting(*group, before.count + 1, seen.id, card.key, ready, since)
+                found = replace(found, id=seen.id, key=card.key, since=start, ready=before.ready + 1)
+            elif not before.ready:
+                found = replace(found, id=seen.id, key=card.key)
+            groups[group] = found
         looked += 1
         if looked >= most:
             break

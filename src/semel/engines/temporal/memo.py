@@ -11,7 +11,7 @@ from msgspec import Struct
 from semel.codec import converter_of
 from semel.contract.durations import format_duration
 from semel.contract.retention import WORKFLOW_RETENTION
-from semel.contract.times import micros, span
+from semel.contract.times import instant, micros, span
 from semel.engine.start_request import StartRequest
 from semel.engines.temporal.payloads import wrap
 
@@ -28,6 +28,9 @@ CLOSE_MODE: Final = "semel.close"
 """The memo field of a child that says how it goes when its parent ends."""
 ATTEMPT: Final = "semel.attempt"
 """The memo field of a task that was tried before: how often, the last error, when it is due again."""
+
+DROPPED: Final = "semel.dropped"
+"""The memo field of a run of a schedule that nobody began before its start deadline."""
 
 COVERED: Final = WORKFLOW_RETENTION
 """Windows up to this are for the cluster to remember: namespaces keep for as long, or what declares more is refused."""
@@ -71,6 +74,8 @@ class ExecutionMemo(Struct, frozen=True, omit_defaults=True):
     """Tags of the requests whose executions had its key before, the last one first; see `predecessors`."""
     beyond: str | None = None
     """The newest execution before it whose request is not among these tags."""
+    start_by: int | None = None
+    """It is dropped unless it begins by then: microseconds since 1970."""
 
     @property
     def kept(self) -> timedelta:
@@ -113,6 +118,7 @@ def card_of(start: StartRequest, now: int) -> ExecutionMemo:
         parent=start.parent,
         concurrency_key=start.concurrency_key,
         foreign=options.foreign,
+        start_by=None if start.start_by is None else instant(start.start_by),
         ledger=start.key is not None and options.kind != "entity" and not options.foreign and options.window > COVERED,
     )
 

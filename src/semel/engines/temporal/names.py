@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -10,16 +11,32 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from semel.engines.temporal.memo import OURS, ExecutionMemo, marks
 from semel.errors import InvalidKey
+from semel.triggers.ids import is_run_id, parse_run_id
 
 TASK: Final = "task:"
 ENTITY: Final = "entity:"
+LONGEST_ID: Final = 1000
+"""Bytes of a workflow id that a cluster takes, unless it is configured otherwise."""
 
 
 def workflow_id(kind: str, key: str) -> str:
-    """The id in Temporal of what runs under a key."""
+    """The id in Temporal of what runs under a key. A run of a schedule has its key as its id, also if it is a task.
+
+    InvalidKey: the cluster cannot keep it.
+    """
+    id_ = _workflow_id(kind, key)
+    if not id_.isascii() and (size := len(id_.encode())) > LONGEST_ID:
+        raise InvalidKey(
+            f"the key {key[:40] + '…'!r} takes {size:,} bytes in Temporal, which keeps {LONGEST_ID:,} of an id: use a "
+            "shorter one, or fewer characters outside of ASCII."
+        )
+    return id_
+
+
+def _workflow_id(kind: str, key: str) -> str:
     match kind:
         case "task":
-            return TASK + key
+            return key if is_run_id(key) else TASK + key
         case "entity":
             return ENTITY + key
         case _:
@@ -51,6 +68,17 @@ def split(execution: str) -> tuple[str, str] | None:
 ATTRIBUTE = "SemelAttributes"
 """The search attribute that holds all of a workflow's own, as `name=value`."""
 ATTRIBUTES: Final = SearchAttributeKey.for_keyword_list(ATTRIBUTE)
+
+
+SCHEDULED_FOR = "SemelScheduledFor"
+"""The search attribute of a run of a schedule: its slot, a time."""
+SLOT: Final = SearchAttributeKey.for_datetime(SCHEDULED_FOR)
+
+
+def slot_of(key: str) -> datetime | None:
+    """The slot of a run of a schedule, by its key."""
+    parsed = parse_run_id(key)
+    return None if parsed is None else parsed[1]
 
 
 def attributes_of(card: ExecutionMemo, own: Mapping[str, str] | None = None) -> TypedSearchAttributes:

@@ -1,4 +1,4 @@
-"""What Semel needs of a namespace: that it exists, keeps long enough, and has a search attribute."""
+"""What Semel needs of a namespace: that it exists, keeps long enough, and has search attributes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from semel.contract.durations import FOREVER, format_duration
 from semel.contract.retention import TASK_RETENTION, WORKFLOW_RETENTION, keeping
 from semel.define.entity import Entity
 from semel.define.registry import Definition
-from semel.engines.temporal.names import ATTRIBUTE
+from semel.engines.temporal.names import ATTRIBUTE, SCHEDULED_FOR
 from semel.errors import ConfigError, EngineError, EngineUnavailable, SemelError, phrase
 from semel.settings import QueueSettings, Settings
 
@@ -35,6 +35,7 @@ KNOWN_WITHIN, KNOWN_EVERY = 20.0, 0.5
 RAISES = 5
 
 ATTRIBUTE_TYPE = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST
+SCHEDULED_TYPE = IndexedValueType.INDEXED_VALUE_TYPE_DATETIME
 LEAST = timedelta(days=1)
 """Servers refuse to keep for less; some take an hour."""
 NOT_OURS = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.UNAUTHENTICATED)
@@ -48,11 +49,30 @@ class Kept:
     retention: timedelta
     attribute: int | None
     """The type of the search attribute. None: there is none of that name."""
+    scheduled: int | None = None
+    """The type of the search attribute for the slots of runs."""
 
     @property
     def indexed(self) -> bool:
-        """Is the search attribute there, and of the right type?"""
-        return self.attribute == ATTRIBUTE_TYPE
+        """Are the search attributes there, and of the right types?"""
+        return not self.missing and self.wrong is None
+
+    @property
+    def missing(self) -> dict[str, IndexedValueType.ValueType]:
+        """The search attributes that there are not, and the types that they have to be of."""
+        return {name: wanted for name, found, wanted in self._attributes if found is None}
+
+    @property
+    def wrong(self) -> tuple[str, str, str] | None:
+        """A search attribute of another type than it has to be: its name, its type and that type."""
+        for name, found, wanted in self._attributes:
+            if found is not None and found != wanted:
+                return name, type_name(found), type_name(wanted)
+        return None
+
+    @property
+    def _attributes(self) -> tuple[tuple[str, int | None, IndexedValueType.ValueType], ...]:
+        return (ATTRIBUTE, self.attribute, ATTRIBUTE_TYPE), (SCHEDULED_FOR, self.scheduled, SCHEDULED_TYPE)
 
 
 async def look(client: Client) -> Kept | None:
@@ -60,7 +80,9 @@ async def look(client: Client) -> Kept | None:
     found = await _describe(client)
     if found is None:
         return None
-    return Kept(found.config.workflow_execution_retention_ttl.ToTimedelta(), await _attribute(client, found))
+    retention = found.config.workflow_execution_retention_ttl.ToTimedelta()
+    types = await _attributes(client, found)
+    return Kept(retention, types.get(ATTRIBUTE), types.get(SCHEDULED_FOR))
 
 
 async def migrate(client: Client, needs: timedelta, progress: Callable[[str], None] = lambda _: None) -> list[str]:
@@ -83,10 +105,10 @@ async def migrate(client: Client, needs: timedelta, progress: Callable[[str], No
         progress(f"retention of {client.namespace}: {format_duration(kept.retention)} to {format_duration(wanted)}")
         await _raise(client, kept.retention, wanted)
         done.append(f"retention of {client.namespace}: {format_duration(kept.retention)} to {format_duration(wanted)}")
-    if kept.attribute is None:
-        progress(f"search attribute {ATTRIBUTE}")
-        await _index(client)
-        done.append(f"search attribute {ATTRIBUTE}")
+    for name, type_ in kept.missing.items():
+        progress(f"search attribute {name}")
+        await _index(client, name, type_)
+        done.append(f"search attribute {name}")
     await check(client, wanted)
     return done
 
@@ -109,12 +131,13 @@ async def check(client: Client, needs: timedelta, whose: str = "the longest decl
             f"{format_duration(needs)}. Run semel migrate, which raises it; or give the App a records= database, which "
             "remembers longer; or declare less (retention=, dedup_window=)."
         )
-    if kept.attribute is None:
-        raise ConfigError(f"namespace {name!r} has no search attribute {ATTRIBUTE}. Run: semel migrate")
-    if not kept.indexed:
+    if kept.missing:
+        raise ConfigError(f"namespace {name!r} has no search attribute {min(kept.missing)}. Run: semel migrate")
+    if kept.wrong is not None:
+        attribute, found, wanted = kept.wrong
         raise ConfigError(
-            f"the search attribute {ATTRIBUTE} of namespace {name!r} is a {type_name(kept.attribute)} and has to be a "
-            f"{type_name(ATTRIBUTE_TYPE)}. Its type cannot be changed: remove it, or use another namespace."
+            f"the search attribute {attribute} of namespace {name!r} is a {found} and has to be a {wanted}. Its type "
+            "cannot be changed: remove it, or use another namespace."
         )
 
 
@@ -135,7 +158,7 @@ async def _describe(client: Client) -> DescribeNamespaceResponse | None:
         raise told(error, f"look at namespace {client.namespace!r}") from error
 
 
-async def _attribute(client: Client, found: DescribeNamespaceResponse) -> int | None:
+async def _attributes(client: Client, found: DescribeNamespaceResponse) -> Mapping[str, int]:
     request = ListSearchAttributesRequest(namespace=client.namespace)
     try:
         answer = await _once_known(lambda: client.operator_service.list_search_attributes(request, retry=True))
@@ -143,13 +166,14 @@ async def _attribute(client: Client, found: DescribeNamespaceResponse) -> int | 
         if error.status in NOT_OURS:
             return _aliased(found.config.custom_search_attribute_aliases)
         raise told(error, f"list the search attributes of {client.namespace!r}") from error
-    return answer.custom_attributes.get(ATTRIBUTE)
+    return answer.custom_attributes
 
 
-def _aliased(aliases: Mapping[str, str]) -> int | None:
-    """The type by the column that has this name: KeywordList01. For those who may not list search attributes."""
-    columns = [re.sub(r"\d+$", "", column) for column, alias in aliases.items() if alias == ATTRIBUTE]
-    return next((number for number in IndexedValueType.values() if type_name(number) in columns), None)
+def _aliased(aliases: Mapping[str, str]) -> dict[str, int]:
+    """Types by the columns that have these names: KeywordList01. For those who may not list search attributes."""
+    numbers = {type_name(number): number for number in IndexedValueType.values()}
+    columns = {alias: re.sub(r"\d+$", "", column) for column, alias in aliases.items()}
+    return {alias: numbers[column] for alias, column in columns.items() if column in numbers}
 
 
 async def _once_known(call: Callable[[], Awaitable[T]]) -> T:
@@ -204,8 +228,8 @@ async def _raise(client: Client, old: timedelta, new: timedelta) -> None:
             return
 
 
-async def _index(client: Client) -> None:
-    request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes={ATTRIBUTE: ATTRIBUTE_TYPE})
+async def _index(client: Client, name: str, type_: IndexedValueType.ValueType) -> None:
+    request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes={name: type_})
     try:
         await _once_known(lambda: client.operator_service.add_search_attributes(request, retry=True))
     except RPCError as error:
@@ -213,10 +237,10 @@ async def _index(client: Client) -> None:
             return
         if error.status in NOT_OURS:
             raise _not_allowed(
-                f"add the search attribute {ATTRIBUTE} to {client.namespace!r}",
-                f"Add it there, as a {type_name(ATTRIBUTE_TYPE)}",
+                f"add the search attribute {name} to {client.namespace!r}",
+                f"Add it there, as a {type_name(type_)}",
             ) from error
-        raise told(error, f"add the search attribute {ATTRIBUTE}") from error
+        raise told(error, f"add the search attribute {name}") from error
 
 
 def _not_allowed(what: str, instead: str) -> ConfigError:

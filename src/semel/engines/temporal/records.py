@@ -69,12 +69,12 @@ class Records:
             return None
         try:
             await self._duplicates.write()
-            return await (await self._open()).run(duplicates.of, self._namespace, list(executions))
+            return await (await self.open()).run(duplicates.of, self._namespace, list(executions))
         except EngineError:
             return None
 
     async def _write_counts(self, rows: list[CountRow]) -> None:
-        await (await self._open()).run(duplicates.add, self._namespace, rows)
+        await (await self.open()).run(duplicates.add, self._namespace, rows)
 
     # The ledger.
 
@@ -94,7 +94,7 @@ class Records:
 
     async def _find(self, kind: str, key: str) -> Row | None:
         try:
-            store = await self._open()
+            store = await self.open()
             return await retry_unavailable(store.run, ledger.by_key, self._namespace, kind, key)
         except EngineUnavailable as error:
             raise EngineUnavailable(
@@ -105,18 +105,18 @@ class Records:
 
     async def get(self, execution: str) -> Execution | None:
         """An execution of the ledger that has ended."""
-        store = await self._open()
+        store = await self.open()
         found = await retry_unavailable(store.run, ledger.by_execution, self._namespace, execution)
         return None if found is None else ledger.execution_of(found)
 
     async def outcome(self, execution: str) -> Outcome | None:
         """How an execution of the ledger ended. None: it has not, or is not in it."""
-        store = await self._open()
+        store = await self.open()
         return await retry_unavailable(store.run, ledger.outcome, self._namespace, execution)
 
     async def input_of(self, execution: str) -> bytes | None:
         """What an execution of the ledger was asked for with, while retention keeps it."""
-        store = await self._open()
+        store = await self.open()
         return await retry_unavailable(store.run, ledger.input_of, self._namespace, execution)
 
     async def reserve(self, wanted: Reservation) -> Prior:
@@ -124,7 +124,7 @@ class Records:
 
         May be repeated: who holds the key already holds it.
         """
-        store = await self._open()
+        store = await self.open()
         return await retry_unavailable(store.run, ledger.reserve, self._namespace, wanted)
 
     async def settle(self, end: Settlement) -> bool:
@@ -132,7 +132,7 @@ class Records:
 
         May be repeated: the first one counts.
         """
-        store = await self._open()
+        store = await self.open()
         return await retry_unavailable(store.run, ledger.settle, self._namespace, end)
 
     # Transactions.
@@ -143,7 +143,7 @@ class Records:
         Asked again, also at the same time or after a lost reply, it gives what is kept and runs nothing. What `fn`
         raises is raised here, and nothing is written. EngineUnavailable: ask again later.
         """
-        store = await self._open()
+        store = await self.open()
         value, error = await retry_unavailable(store.run, transactions.transact, self._namespace, execution, step, fn)
         if error is not None:
             raise error
@@ -158,7 +158,7 @@ class Records:
         """
         if self._store is None:
             return 0
-        store = await self._open()
+        store = await self.open()
         looked, batch = 0, 1
         while batch:
             keys, open_ = await store.run(ledger.clean, self._namespace)
@@ -189,7 +189,7 @@ class Records:
             return [Finding(True, "records", "no database: suppressed duplicates are not counted")]
         try:
             if self._auto_migrate:
-                await self._open()  # as the first use would; a file that is not there yet is nothing wrong
+                await self.open()  # as the first use would; a file that is not there yet is nothing wrong
             findings = [Finding(ok, f"records: {what}", detail) for ok, what, detail in await self._store.check()]
             applied = await self._store.run(migrations.applied)
             missing = migrations.missing(self._store.migrations, applied)
@@ -210,7 +210,7 @@ class Records:
         if self._own_store:
             await self._store.close()
 
-    async def _open(self) -> Store:
+    async def open(self) -> Store:
         """The database, with its tables checked once."""
         if self._store is None:
             raise ConfigError(

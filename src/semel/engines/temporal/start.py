@@ -33,7 +33,7 @@ from semel.engines.temporal.foreign_workflows import given_of, inputs_of
 from semel.engines.temporal.inside.attempts import priority_of
 from semel.engines.temporal.lists import quoted
 from semel.engines.temporal.memo import ExecutionMemo, card_of, marks, to_memo
-from semel.engines.temporal.names import ATTRIBUTES, TASK, execution_id, split, workflow_id
+from semel.engines.temporal.names import ATTRIBUTES, SLOT, TASK, execution_id, slot_of, split, workflow_id
 from semel.engines.temporal.payloads import wrap
 from semel.errors import EngineUnavailable
 
@@ -209,7 +209,13 @@ def _policy(after: Status | None) -> WorkflowIdReusePolicy.ValueType:
 
 def indexed(card: ExecutionMemo) -> SearchAttributes:
     """The search attributes that an execution begins with."""
-    return _indexed(tuple(marks(card)))
+    slot = slot_of(card.key) if card.key is not None and not card.foreign else None
+    if slot is None:
+        return _indexed(tuple(marks(card)))
+    found = SearchAttributes()
+    pairs = SearchAttributePair(ATTRIBUTES, marks(card)), SearchAttributePair(SLOT, slot)
+    encode_search_attributes(TypedSearchAttributes(pairs), found)
+    return found
 
 
 @functools.cache
@@ -232,7 +238,7 @@ MOST_PAGES: Final = 16
 
 def successor_card(card: ExecutionMemo, holder: ExecutionMemo, holder_id: str, generation: int) -> ExecutionMemo:
     """The card of an execution that follows the `holder` of its key."""
-    card = structs.replace(card, generation=generation, previous=holder_id)
+    card = structs.replace(card, generation=generation, previous=holder_id, start_by=None)
     if card.kind == "entity":  # begun by messages, which have keys of their own
         return card
     tags = tag_of(holder.asked) + holder.earlier

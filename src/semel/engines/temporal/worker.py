@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from semel.define.context import Running
 from semel.define.registry import Registry
-from semel.engine.failure_log import RepeatedFailures
 from semel.engine.served_functions import functions_of
 from semel.engines.temporal import unserved
 from semel.engines.temporal.activities import Runner
@@ -26,7 +25,8 @@ from semel.engines.temporal.sandbox import SDK_LOG, ShortenRepeats
 from semel.engines.temporal.unknown_functions import UnknownWork
 from semel.engines.temporal.wakeups import Waker
 from semel.engines.temporal.workers import BEATS, Presence
-from semel.errors import EngineError, EngineUnavailable
+from semel.errors import EngineError
+from semel.runtime.chores import Chore, Chores, every
 from semel.runtime.outage import Outage
 from semel.settings import Settings
 
@@ -53,6 +53,7 @@ class TemporalWorker:
         registry: Registry,
         queues: Sequence[str] | None,
         settings: Settings,
+        make_chores: Callable[[Cluster], Awaitable[Sequence[Chore]]],
     ) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.id = random.getrandbits(32)
@@ -61,21 +62,19 @@ class TemporalWorker:
         self._runner = runner
         self._registry = registry
         self._settings = settings
-        self._failures = RepeatedFailures()
         self._outage = Outage("cluster", self.name)
         self._shorten_repeats = ShortenRepeats({one.name for one in registry})
         self._polled: dict[str, Poller] = {}
-        self._loops: list[asyncio.Task[None]] = []
+        self.chores = Chores(self.name, self._outage)
         self._beginning = asyncio.Lock()
+        self._make_chores = make_chores
         self._draining: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
     @property
     def healthy(self) -> bool:
         """Do all of its pollers run?"""
-        lives = [not loop.done() for loop in self._loops]
-        lives += [poller.lives for poller in self._polled.values()]
-        return bool(lives) and all(lives)
+        return self.chores.alive and all(poller.lives for poller in self._polled.values())
 
     @property
     def busy(self) -> Sequence[Running]:
@@ -100,35 +99,23 @@ class TemporalWorker:
             told = "all" if self.queues is None else ",".join(self.queues)
             self._presence = Presence(client, self.id, self.name, told, own.lease, functions_of(self._registry))
             await self._presence.tell()
-            self._every("heart", own.lease.total_seconds() / BEATS, self._presence.tell)
-            every = self._clean_every()
-            self._every("retention", every, self._clean, first=random.uniform(0, min(60.0, every)))
-            self._every("limits", LIMITS_EVERY, self._see_limits, first=0.0)
-            self._every("functions", unserved.EVERY, self.lookout.look, first=unserved.FIRST)
+            beat, clean = own.lease.total_seconds() / BEATS, self._clean_every()
+            self.chores = Chores(
+                self.name,
+                self._outage,
+                every(beat, "heart", self._presence.tell, speaks_for_all=True),
+                every(clean, "retention", self._clean, first=random.uniform(0, min(60.0, clean))),
+                every(LIMITS_EVERY, "limits", self._see_limits, first=0.0),
+                every(unserved.EVERY, "functions", self.lookout.look, first=unserved.FIRST),
+            )
             if self.queues is None:
-                self._every("queues", LOOK_EVERY, self._look)
+                self.chores.add(every(LOOK_EVERY, "queues", self._look))
+            for chore in await self._make_chores(cluster):
+                self.chores.add(chore)
+            self.chores.start()
 
     def _serve(self, queue: str) -> None:
         self._polled[queue] = self._make_poller(queue)
-
-    def _every(self, name: str, seconds: float, once: Callable[[], Awaitable[Any]], first: float | None = None) -> None:
-        """A loop of a worker never dies silently: it says what happened and goes on."""
-
-        async def loop() -> None:
-            await asyncio.sleep(seconds if first is None else first)
-            while True:
-                try:
-                    await once()
-                    self._outage.regained(name, for_all=name == "heart")
-                except EngineUnavailable as error:
-                    self._outage.lost(name, error)
-                except EngineError as error:
-                    log.warning("%s loop of %s: %s", name, self.name, error)
-                except Exception as error:
-                    self._failures.log(log, name, error, f"{name} loop of {self.name} failed; it goes on")
-                await asyncio.sleep(seconds)
-
-        self._loops.append(asyncio.create_task(loop()))
 
     async def _look(self) -> None:
         """Find queues that work was sent to without anybody having named them here."""
@@ -164,11 +151,9 @@ class TemporalWorker:
 
     async def _drain(self, grace: timedelta | None) -> None:
         async with self._beginning:
-            if not self._loops:
+            if not self.chores.started:
                 return
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        await self.chores.close()
         pollers = list(self._polled.values())
         end = time.monotonic() + (self._settings.worker.grace if grace is None else grace).total_seconds()
         (await self._wait((one.slots.stop() for one in pollers), end)).cancel()
@@ -179,7 +164,7 @@ class TemporalWorker:
         await self._unknown.close()
         self._runner.close()
         let_go(self._settings)
-        self._loops, self._polled = [], {}
+        self._polled = {}
         try:
             await self._presence.tell(ends=True)
         except EngineError as error:

@@ -9,6 +9,10 @@ select id from semel_lane
 insert into semel_lane (id, namespace, queue, priority, task, keyed, suspect) overriding system value
 values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing
 
+-- name: take_write_lock
+-- Become the one writer before anything is read. PostgreSQL: there are many, and nothing to take.
+select
+
 -- name: admit
 -- New executions and their work rows, in one statement; a taken key or id is passed over, and so is what is for a lane
 -- that the database does not know (any more): callers remember the numbers of lanes. Gives how many are in

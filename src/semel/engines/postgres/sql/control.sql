@@ -12,6 +12,13 @@ with begun as (
 )
 select attempt from ready union all select attempt from later
 
+-- name: withdraw_unbegun
+-- Take back an execution that nobody has ever run: (id). Gives its id.
+delete from semel_ready
+ where (lane, seq) = (select lane, seq from semel_execution where id = $1) and owner is null and attempt = 0
+   and not exists (select from semel_journal where execution = $1)
+   and not exists (select from semel_flow where execution = $1 and base > 0) returning execution
+
 -- name: ask_to_stop
 -- Ask the worker that runs an execution to cancel it: (id).
 update semel_ready set cancel = true

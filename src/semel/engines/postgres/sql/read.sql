@@ -76,6 +76,20 @@ select id, kind, name, key, queue, priority, status, attempt, max_attempts, crea
                group by a.execution having count(*) = cardinality($8::text[]))
  order by id desc limit $7
 
+-- name: recent_scheduled
+-- Runs of schedules by their slots, newest first: (…, first slot, slot after the last). After a page: older than its last.
+select v.id, v.kind, v.name, v.key, v.queue, v.priority, v.status, v.attempt, v.max_attempts, v.created_at, v.run_at,
+       v.started_at, v.finished_at, v.retention, v.dedup_window, v.generation, v.previous_id, v.worker, v.progress,
+       v.cancel_requested, v.error, v.stripped, v.parent_id, v.stranded
+  from semel_run r join semel_executions v on v.id = r.execution
+ where r.namespace = $1 and r.slot >= $8 and r.slot < $9 and r.why <> 'manual'
+   and ($2::text is null or (r.slot, v.id) < (
+     select b.slot, b.execution from semel_execution x
+       join semel_run b on b.key = x.key and b.namespace = x.namespace and b.execution = x.id where x.id = $2))
+   and ($3::text is null or v.queue = $3) and ($4::text is null or v.name = $4)
+   and ($5::text is null or v.kind = $5) and ($6::text is null or v.status = $6)
+ order by r.slot desc, v.id desc limit $7
+
 -- name: history
 -- Every execution under a key, newest first, at most 100: (namespace, kind, key).
 with recursive chain as (
@@ -97,15 +111,20 @@ select execution, reason, times, first_at, last_at from semel_duplicate
 
 -- name: queue_depths
 -- Work by queue: name, ready, running, delayed: (namespace).
-select l.queue,
-       sum((select count(*) from semel_ready r where r.lane = l.id and r.owner is null))::bigint,
-       sum((select count(*) from semel_ready r where r.lane = l.id and r.owner is not null))::bigint,
-       sum((select count(*) from semel_later d where d.lane = l.id))::bigint
-  from semel_lane l where l.namespace = $1 group by l.queue order by l.queue
+-- Work is counted once by lane and its lanes are looked up: there may be many lanes without any.
+select queue, sum(ready)::bigint, sum(running)::bigint, sum(delayed)::bigint
+  from (select l.queue, w.ready, w.running, w.delayed
+          from (select lane, count(*) filter (where owner is null) as ready,
+                       count(*) filter (where owner is not null) as running, 0 as delayed
+                  from semel_ready group by lane
+                union all select lane, 0, 0, count(*) from semel_later group by lane) w
+          join semel_lane l on l.id = w.lane and l.namespace = $1
+        union all select l.queue, 0, 0, 0 from semel_lane l where l.namespace = $1) q
+ group by queue order by queue
 
 -- name: backlog
--- What has not ended and does not run, by function and queue, with the oldest of each, how many only wait for a worker,
--- and since when the oldest of those does: (namespace).
+-- What has not ended and does not run, by function and queue, with the oldest of each that only waits for a worker (else
+-- the oldest of all), how many only do that, and since when the oldest of those does: (namespace).
 select x.kind, g.name, g.queue, g.waiting, x.id, x.key, g.ready,
        (select o.created_at from semel_execution o where o.id = g.first)
   from (select w.name, l.queue, count(*) as waiting, min(w.execution) as oldest,
@@ -117,7 +136,7 @@ select x.kind, g.name, g.queue, g.waiting, x.id, x.key, g.ready,
                             from semel_flow f where f.asleep) w
           join semel_lane l on l.id = w.lane and l.namespace = $1
          group by w.name, l.queue) g
-  join semel_execution x on x.id = g.oldest
+  join semel_execution x on x.id = coalesce(g.first, g.oldest)
  order by x.kind, g.name, g.queue
 
 -- name: strangers

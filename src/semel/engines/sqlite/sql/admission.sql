@@ -9,6 +9,10 @@ select id from semel_lane
 insert into semel_lane (id, namespace, queue, priority, task, keyed, suspect)
 values (?1, ?2, ?3, ?4, ?5, ?6, ?7) on conflict do nothing
 
+-- name: take_write_lock
+-- Become the one writer before anything is read. SQLite: a statement that could write takes the lock, or waits for it.
+delete from semel_lane where false
+
 -- name: admit
 -- New executions and their work rows; a taken key or id is passed over, and so is what is for a lane that the database
 -- does not know (any more): callers remember the numbers of lanes. Gives how many are in and, where that is

@@ -9,6 +9,13 @@ delete from semel_later where execution = ?1
    and not exists (select 1 from semel_journal where execution = ?1)
    and not exists (select 1 from semel_flow where execution = ?1 and base > 0) returning attempt
 
+-- name: withdraw_unbegun
+-- Take back an execution that nobody has ever run: (id). Gives its id.
+delete from semel_ready
+ where seq = (select x.seq from semel_execution x where x.id = ?1) and owner is null and attempt = 0
+   and not exists (select 1 from semel_journal where execution = ?1)
+   and not exists (select 1 from semel_flow where execution = ?1 and base > 0) returning execution
+
 -- name: ask_to_stop
 -- Ask the worker that runs an execution to cancel it: (id).
 update semel_ready set cancel = 1

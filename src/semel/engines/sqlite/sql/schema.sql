@@ -2,6 +2,11 @@
 -- Is the table of migrations there?
 select count(*) from sqlite_master where type = 'table' and name = 'semel_migration'
 
+-- name: identity
+-- Which database this is. SQLite: a number, a name and the file of each that is open, the main one first; a select would
+-- read the file, and a transaction that has read may not be able to write.
+pragma database_list
+
 -- name: make_migrations
 -- The table of migrations itself.
 create table if not exists semel_migration (number integer primary key, name text not null, applied_at integer not null)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from temporalio import workflow
 from temporalio.common import Priority, RawValue, RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType, is_cancelled_exception
 from temporalio.workflow import ActivityCancellationType
 
 from semel.codec import converter_of, decoder_of
@@ -35,6 +35,7 @@ activities raise what is not retryable, and a worker that died counts as an atte
 FOR_EVER: Final = timedelta(days=3650)
 LEVELS: Final = 5
 DEATH: Final = "semel.WorkerLost"
+NOT_BEGUN: Final = "semel.StartDeadline"
 UNKNOWN: Final = "NotFoundError"
 """How Temporal calls the error of a worker that does not have the task."""
 ELSEWHERE: Final = 1.0
@@ -84,11 +85,13 @@ async def attempts(
     tell: Callable[[int, ErrorInfo | None, int], None] = lambda *_: None,
     mark: str | None = None,
     lost: Callable[[AttemptInfo, Verdict], None] = lambda *_: None,
+    start_by: int | None = None,
 ) -> Ended:
     """Run a task to its end. Cancelled: so is the activity.
 
     `tell` hears of each attempt that is not the last: how many there were that count, its error, when the next is due.
     `lost` hears of each attempt whose worker died.
+    `start_by`: it has ended with NOT_BEGUN if no worker took its first attempt by then.
     `mark` becomes the id of the activity, which Temporal compares when it replays; its input it does not compare.
     """
     done = 0
@@ -99,22 +102,15 @@ async def attempts(
         if undecoded_since is not None:
             about = replace(about, undecoded=(clock.now() - undecoded_since) / 1_000_000)
         try:
-            result: RawValue = await workflow.execute_activity(
-                name,
-                args=[wrap(input), wrap(msgspec.json.encode(about))],
-                task_queue=queue,
-                result_type=RawValue,
-                start_to_close_timeout=FOR_EVER,
-                heartbeat_timeout=lease,
-                retry_policy=BY_OTHERS,
-                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                priority=priority_of(priority),
-                activity_id=mark,
-            )
+            waits = _time_left(clock, start_by) if done == 0 else None
+            args = [wrap(input), wrap(msgspec.json.encode(about))]
+            result = await _execute(name, queue, args, lease, priority, mark, waits)
             return Ended(Status.COMPLETED, unwrap(result))
         except ActivityError as error:
             if is_cancelled_exception(error):
                 return Ended(Status.CANCELLED)
+            if _was_never_taken(error.cause):
+                return Ended(Status.CANCELLED, None, ErrorInfo(NOT_BEGUN, str(error.cause)))
             verdict = verdict_of(error, attempt, max_attempts)
             if verdict.error is not None and verdict.error.type == DEATH:
                 lost(about, verdict)
@@ -133,6 +129,40 @@ async def attempts(
             await clock.until(due)
 
 
+async def _execute(
+    name: str,
+    queue: str,
+    args: list[RawValue],
+    lease: timedelta,
+    priority: int,
+    mark: str | None,
+    waits: timedelta | None,
+) -> RawValue:
+    """One attempt, as an activity; `waits` is how long it may wait for a worker."""
+    result: RawValue = await workflow.execute_activity(
+        name,
+        args=args,
+        task_queue=queue,
+        result_type=RawValue,
+        start_to_close_timeout=FOR_EVER,
+        schedule_to_start_timeout=waits,
+        heartbeat_timeout=lease,
+        retry_policy=BY_OTHERS,
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        priority=priority_of(priority),
+        activity_id=mark,
+    )
+    return result
+
+
+def _was_never_taken(cause: BaseException | None) -> bool:
+    return isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_START
+
+
+def _time_left(clock: Clock, until: int | None) -> timedelta | None:
+    return None if until is None else timedelta(microseconds=max(1000, until - clock.now()))
+
+
 def verdict_of(error: ActivityError, attempt: int, most: int) -> Verdict:
     """What became of an attempt."""
     cause = error.cause
@@ -140,8 +170,22 @@ def verdict_of(error: ActivityError, attempt: int, most: int) -> Verdict:
         return _to_verdict(cause.details[0])
     if isinstance(cause, ApplicationError) and cause.type == UNKNOWN:
         return Verdict(retry_in=ELSEWHERE, counts=False)
+    if attempt >= most and _never_began(cause):
+        return Verdict(retry_in=0.0, counts=False)
     text = f"the worker died or went silent while running this task ({attempt} times, of {most}): {cause or error}"
     return Verdict(error=ErrorInfo(DEATH, text), retry_in=0.0 if attempt < most else None)
+
+
+def _never_began(cause: BaseException | None) -> bool:
+    """Was a last attempt handed to a worker that stopped polling in that moment?
+
+    Before its function a worker tells the cluster that the last attempt begins (see activities.py): one that timed out
+    without a word has not begun, and counts for nothing. What was recorded before this was known stays as it was.
+    """
+    silent = (
+        isinstance(cause, TimeoutError) and cause.type == TimeoutType.HEARTBEAT and not cause.last_heartbeat_details
+    )
+    return silent and workflow.patched("semel-last-attempts-say-that-they-begin")
 
 
 def priority_of(priority: int) -> Priority:

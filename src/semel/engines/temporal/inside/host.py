@@ -32,7 +32,7 @@ from semel.engines.temporal.inside.journal import Journal, adopt, began_with, ro
 from semel.engines.temporal.inside.key_reservation import reserved, settled
 from semel.engines.temporal.inside.message_counts import MessageCounts
 from semel.engines.temporal.inside.sandbox_errors import park_refusals
-from semel.engines.temporal.inside.task import card_of_this, memo_of_this
+from semel.engines.temporal.inside.task import card_of_this, drop, is_overdue, memo_of_this
 from semel.engines.temporal.memo import BEGUN, PUBLISHED, ExecutionMemo
 from semel.engines.temporal.names import ATTRIBUTES, attributes_of, execution_id
 from semel.engines.temporal.payloads import conclude, memo_value, unwrap, wrap
@@ -170,6 +170,8 @@ class FlowHost(ABC):
         self.card = card_of_this()
         if unwrap(carried) is None and _was_stopped():
             return conclude(Ended(Status.CANCELLED))
+        if unwrap(carried) is None and is_overdue(self.card, self.clock):
+            return conclude(drop())
         data = unwrap(input) or b"{}"
         info = workflow.info()
         id_ = execution_id(info.first_execution_run_id, info.workflow_id)

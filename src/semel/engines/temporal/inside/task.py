@@ -13,11 +13,11 @@ from temporalio.common import RawValue
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo
-from semel.engines.temporal.inside.attempts import AttemptInfo, attempts
+from semel.engines.temporal.inside.attempts import NOT_BEGUN, AttemptInfo, attempts
 from semel.engines.temporal.inside.clock import Clock
 from semel.engines.temporal.inside.events import report_lost
 from semel.engines.temporal.inside.key_reservation import reserved, settled
-from semel.engines.temporal.memo import ATTEMPT, MEMO, ExecutionMemo, from_memo
+from semel.engines.temporal.memo import ATTEMPT, DROPPED, MEMO, ExecutionMemo, from_memo
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import conclude, unwrap
 from semel.flow.turn import Ended
@@ -49,6 +49,8 @@ class TaskFlow:
                 return conclude(other)
             if card.due is not None:
                 await self.clock.until(card.due)
+            if is_overdue(card, self.clock):
+                return conclude(drop())
             ended = await attempts(
                 self.clock,
                 card.name,
@@ -60,7 +62,10 @@ class TaskFlow:
                 priority=card.priority,
                 tell=_tell,
                 lost=partial(report_lost, self._events, info.task_queue),
+                start_by=card.start_by,
             )
+            if ended.error is not None and ended.error.type == NOT_BEGUN:
+                ended = drop()
         except asyncio.CancelledError:
             ended = Ended(Status.CANCELLED)
         if card.ledger:
@@ -71,6 +76,17 @@ class TaskFlow:
 def _tell(done: int, error: ErrorInfo | None, due: int) -> None:
     """Let `describe` show what a task waits for."""
     workflow.upsert_memo({ATTEMPT: [done, msgspec.to_builtins(error), due]})
+
+
+def is_overdue(card: ExecutionMemo, clock: Clock) -> bool:
+    """Whether it begins only now, after its start deadline."""
+    return card.start_by is not None and clock.now() >= card.start_by
+
+
+def drop() -> Ended:
+    """End as a run that nobody began in time, and leave a note of it."""
+    workflow.upsert_memo({DROPPED: True})
+    return Ended(Status.CANCELLED)
 
 
 def card_of_this() -> ExecutionMemo:

@@ -1,0 +1,233 @@
+"""Which activities want an event, and the runs that they want: decided in memory, by what was read of subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from semel.codec import MAX_PAYLOAD, decoder_of, encode
+from semel.contract.decision import Reuse
+from semel.contract.durations import format_duration
+from semel.contract.events import EventMatch, EventState, MatchKind
+from semel.contract.fingerprint import fingerprint
+from semel.contract.keys import KEY_LENGTH
+from semel.contract.runs import Run, RunWindow, Why
+from semel.contract.times import instant
+from semel.engine.ids import new_id
+from semel.engine.start_request import StartRequest
+from semel.engine.subscriptions import EventPattern, Publication, SubscriptionDefinition, SubscriptionRow
+from semel.engine.ticks import Start
+from semel.errors import InvalidValue, SemelError, phrase
+from semel.triggers.ids import event_run_id
+from semel.triggers.patterns import PatternIndex, matches
+
+if TYPE_CHECKING:
+    from semel.triggers.envelope import EventEnvelope
+    from semel.triggers.filters import EventFilter, FilterInput
+
+CLOCKS_DIFFER: Final = timedelta(minutes=1)
+"""An event that is dated less ahead than this is not told: clocks differ a little."""
+PROBLEM_LENGTH: Final = 2000
+"""Characters of a problem that are stored."""
+_read_arguments: Final = decoder_of(dict[str, Raw]).decode
+_encode_arguments: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+def run_key(activity: str, publication: Publication) -> str:
+    """The key of the run of an activity for an event, as `event_run_id` makes it, which is seldom asked."""
+    key = f"activity-{activity}:{publication.id}"
+    return key if len(key) <= KEY_LENGTH else event_run_id(activity, publication.event.event_id)
+
+
+class FilterData:
+    """An event as filters read it, made when the first one asks: an app without filters needs no library for them."""
+
+    def __init__(self, event: EventEnvelope) -> None:
+        self._event = event
+        self._input: FilterInput | None = None
+
+    def get(self) -> FilterInput:
+        """The event, converted once."""
+        if self._input is None:
+            from semel.triggers.filters import FilterInput
+
+            self._input = FilterInput(self._event)
+        return self._input
+
+
+class Subscription:
+    """An activity that wants events, with its filters ready."""
+
+    def __init__(self, row: SubscriptionRow) -> None:
+        self.id = row.id
+        self.version = row.version
+        self.definition = SubscriptionDefinition.from_bytes(row.definition, row.id)
+        self._filters: dict[str, EventFilter] = {}
+        self._arguments = _read_arguments(self.definition.payload)
+        self._fingerprint = fingerprint(self.definition.options.name, self.definition.payload)
+        self._matches = EventMatch(self.id, MatchKind.MATCHES)
+
+    @property
+    def types(self) -> list[str]:
+        """The types of events that it wants."""
+        return [type_ for pattern in self.definition.patterns for type_ in pattern.types]
+
+    def match(self, event: EventEnvelope, data: FilterData) -> EventMatch:
+        """Whether it wants an event: by the first of its patterns that matches, else the nearest miss."""
+        nearest: EventMatch | None = None
+        for pattern in self.definition.patterns:
+            if not any(matches(type_, event.type) for type_ in pattern.types):
+                continue
+            if pattern.source is not None and not matches(pattern.source, event.source):
+                nearest = nearest or EventMatch(self.id, MatchKind.OTHER_SOURCE, f"wants {pattern.source}")
+                continue
+            found = self._decide(pattern, data)
+            if found.kind is MatchKind.MATCHES:
+                return found
+            if nearest is None or nearest.kind is not MatchKind.PROBLEM:
+                nearest = found
+        return nearest or EventMatch(self.id, MatchKind.OTHER_TYPE, f"wants {', '.join(self.types)}")
+
+    def _decide(self, pattern: EventPattern, data: FilterData) -> EventMatch:
+        if pattern.where is None:
+            return self._matches
+        filter_ = self._filters.get(pattern.where)
+        if filter_ is None:
+            from semel.triggers.filters import compile_filter
+
+            filter_ = self._filters[pattern.where] = compile_filter(pattern.where)
+        result = filter_.decide(data.get())
+        if result.problem is not None:
+            return EventMatch(self.id, MatchKind.PROBLEM, f"{pattern.where}: {result.problem}")
+        return self._matches if result.matched else EventMatch(self.id, MatchKind.FILTERED, pattern.where)
+
+    def start(self, publication: Publication, why: Why, reuse: Reuse | None, max_payload: int) -> Start:
+        """The start of its run for an event. PayloadTooLarge: the event does not fit beside the other arguments."""
+        definition, event = self.definition, publication.event
+        at = (event.time or publication.published_at).astimezone(UTC)
+        key = run_key(self.id, publication)
+        arguments = self._arguments
+        payload, print_ = definition.payload, self._fingerprint
+        if definition.event_parameter is not None:
+            arguments = {**arguments, definition.event_parameter: Raw(publication.envelope)}
+        if definition.run_parameter is not None:
+            told = Run(self.id, key, at, RunWindow(None, at, 0), why, self.version, event_id=event.event_id)
+            arguments = {**arguments, definition.run_parameter: Raw(encode(told, "run"))}
+        if arguments is not self._arguments:
+            payload = _encode_arguments(arguments)
+            print_ = fingerprint(definition.options.name, payload)
+            if len(payload) > max_payload:
+                raise InvalidValue(
+                    f"the input of its run takes {len(payload):,} bytes as JSON; at most {max_payload:,} are stored."
+                )
+        options = definition.options if reuse is None else replace(definition.options, reuse=reuse)
+        request = StartRequest(new_id(), key, payload, print_, options, definition.concurrency_key)
+        return Start(request, self.id, at, why, self.version, None, 0)
+
+
+def _dated_too_early(publication: Publication) -> str | None:
+    """Why an event is parked that is dated further in the future than its source may date it."""
+    time, most = publication.event.time, publication.max_future
+    if time is None or most is None or time - publication.published_at <= most:
+        return None
+    ahead = format_duration(timedelta(seconds=round((time - publication.published_at).total_seconds())))
+    return f"it is dated {ahead} in the future, and its source may date events {format_duration(most)} ahead"
+
+
+class Plan(NamedTuple):
+    """What is to become of an event, by the subscriptions of one moment."""
+
+    publication: Publication
+    state: EventState
+    activities: tuple[str, ...]
+    problem: str | None
+    starts: tuple[Start, ...]
+
+    @property
+    def future(self) -> bool:
+        """Is it dated later than it comes?"""
+        time = self.publication.event.time
+        return time is not None and time - self.publication.published_at > CLOCKS_DIFFER
+
+    def row(self) -> tuple[object, ...]:
+        """It as a row of the statement `add_events`."""
+        publication, event = self.publication, self.publication.event
+        return (
+            publication.id,
+            event.type,
+            event.source,
+            self.state.value,
+            ",".join(self.activities),
+            self.problem,
+            publication.delivery,
+            self.future,
+            None if publication.deliver_at is None else instant(publication.deliver_at),
+            publication.fingerprint,
+            publication.envelope,
+        )
+
+
+class Router:
+    """The subscriptions of a namespace at one moment, which `stamp` stands for."""
+
+    def __init__(self, stamp: int, rows: Sequence[SubscriptionRow]) -> None:
+        self.stamp = stamp
+        self.subscriptions = {row.id: Subscription(row) for row in rows}
+        self._by_type = PatternIndex((one.types, one) for one in self.subscriptions.values())
+
+    def plan(
+        self,
+        publication: Publication,
+        *,
+        why: Why = Why.EVENT,
+        only: Collection[str] | None = None,
+        reuse: Reuse | None = None,
+        max_payload: int = MAX_PAYLOAD,
+    ) -> Plan:
+        """What is to become of an event. `only`: of these activities, whether or not they want it.
+
+        What cannot be routed is parked, with its reason, as a whole: none of its runs is started.
+        """
+        early = _dated_too_early(publication)
+        if early is not None:
+            return Plan(publication, EventState.PARKED, (), early, ())
+        if publication.deliver_at is not None and publication.deliver_at > publication.published_at:
+            return Plan(publication, EventState.WAITING, (), None, ())
+        wanted, problems = self._find(publication.event) if only is None else (self._take(only), [])
+        starts: list[Start] = []
+        for subscription in wanted:
+            try:
+                starts.append(subscription.start(publication, why, reuse, max_payload))
+            except SemelError as error:
+                why_not = f"activity {subscription.id} cannot be run for it: {phrase(error)}"
+                return Plan(publication, EventState.PARKED, (), why_not[:PROBLEM_LENGTH], ())
+        problem = "; ".join(map(str, problems))[:PROBLEM_LENGTH] if problems else None
+        state = EventState.ROUTED if starts else EventState.UNMATCHED
+        return Plan(publication, state, tuple(one.id for one in wanted), problem, tuple(starts))
+
+    def _find(self, event: EventEnvelope) -> tuple[list[Subscription], list[EventMatch]]:
+        candidates = self._by_type.find(event.type)
+        if not candidates:
+            return [], []
+        data = FilterData(event)
+        wanted, problems = [], []
+        for one in candidates:
+            match = one.match(event, data)
+            if match.kind is MatchKind.MATCHES:
+                wanted.append(one)
+            elif match.kind is MatchKind.PROBLEM:
+                problems.append(match)
+        return wanted, problems
+
+    def _take(self, only: Collection[str]) -> list[Subscription]:
+        return [one for id_, one in self.subscriptions.items() if id_ in only]
+
+    def matches(self, event: EventEnvelope) -> list[EventMatch]:
+        """For each activity, whether it wants an event, and why not."""
+        data = FilterData(event)
+        return [one.match(event, data) for one in self.subscriptions.values()]

@@ -1,0 +1,328 @@
+"""Events in tables: scripts that record and route them, and those of the subscriptions that they are routed by."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from semel.contract.events import EventInfo, EventRun, EventState, SubscriptionInfo
+from semel.contract.runs import Change, ChangeKind, Why
+from semel.contract.times import from_micros, optional
+from semel.engine.declarations import Declared, Stored, plan_change
+from semel.engine.event_routing import Plan
+from semel.engine.schedules import Owner
+from semel.engine.subscriptions import SubscriptionDefinition, SubscriptionRow
+from semel.engine.ticks import Start
+from semel.engines.journal.runs import Runs, run_row
+from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
+from semel.errors import EngineUnavailable
+
+AT_ONCE: Final = 500
+"""Events that are routed, and subscriptions that are read, at once."""
+
+
+class RouterChanged(EngineUnavailable):
+    """Subscriptions have changed since they were read: nothing was written."""
+
+
+class KnownEvent(NamedTuple):
+    """What the tables know of an event that is delivered again, or routed again; times in microseconds."""
+
+    id: str
+    state: str
+    activities: str
+    problem: str | None
+    delivery: int
+    fingerprint: bytes
+    received_at: int
+    deliver_at: int | None
+    now: int
+    stamp: int
+    """Of the router, when this was read."""
+
+    @property
+    def ran(self) -> tuple[str, ...]:
+        """The activities that have a run for it."""
+        return tuple(self.activities.split(",")) if self.activities else ()
+
+
+class Recorded(NamedTuple):
+    """What one transaction did with events."""
+
+    routed: tuple[Plan, ...] = ()
+    runs: tuple[EventRun, ...] = ()
+    """The runs that were started, or are to be."""
+    known: tuple[KnownEvent, ...] = ()
+    """Events that had been there before."""
+
+
+@procedure(ConnectionRole.READ)
+def read_subscriptions(namespace: str) -> Script[tuple[int, list[SubscriptionRow]]]:
+    """All subscriptions, and the stamp that stands for them as they are."""
+    while True:
+        ((stamp,),) = yield SqlQuery("router_stamp", (namespace,))
+        found: list[SubscriptionRow] = []
+        while page := (yield SqlQuery("list_subscriptions", (namespace, found[-1].id if found else "", AT_ONCE))):
+            found += map(SubscriptionRow._make, page)
+        if (yield SqlQuery("router_stamp", (namespace,)))[0][0] == stamp:  # nobody changed them between two pages
+            return stamp, found
+
+
+# Recording and routing.
+
+
+@procedure(ConnectionRole.READ, atomic=True)
+def find_known(namespace: str, ids: list[str]) -> Script[list[KnownEvent]]:
+    """What is known of events; those that are new are not among them."""
+    return (yield from _find_known(namespace, ids))
+
+
+@procedure(ConnectionRole.ADMIT)
+def publish(namespace: str, stamp: int, plans: list[Plan], where: Runs) -> Script[Recorded]:
+    """Record events and start their runs, all or nothing. Those that are known are left alone.
+
+    RouterChanged: they were routed by old subscriptions.
+    """
+    # In one order: two that publish the same events wait for each other, and not both at once.
+    wanted = sorted(plans, key=lambda one: one.publication.id)
+    rows = yield SqlBatch("add_events", [plan.row() for plan in wanted], (namespace, stamp))
+    new = {row[0] for row in rows}
+    routed = tuple(plan for plan in wanted if plan.publication.id in new)
+    passed_over = [plan.publication.id for plan in wanted if plan.publication.id not in new]
+    known = (yield from _find_known(namespace, passed_over)) if passed_over else []
+    if len(known) < len(passed_over):
+        raise RouterChanged("subscriptions were changed while events were routed: try again.")
+    runs = yield from _start_runs(namespace, routed, where, {})
+    if any(plan.state is EventState.WAITING for plan in routed):
+        yield SqlQuery("announce_events")
+    return Recorded(routed, tuple(runs), tuple(known))
+
+
+def _find_known(namespace: str, ids: Sequence[str]) -> Script[list[KnownEvent]]:
+    return [KnownEvent(*row) for row in (yield SqlBatch("known_events", [(id_,) for id_ in ids], (namespace,)))]
+
+
+@procedure(ConnectionRole.CONTROL)
+def route(
+    namespace: str,
+    stamp: int,
+    plans: list[Plan],
+    where: Runs,
+    may_route: Callable[[KnownEvent, Plan], bool],
+    renew: bool,
+) -> Script[Recorded]:
+    """Route recorded events, all or nothing, those of them that still may be. RouterChanged: see `publish`.
+
+    `renew`: they count as received now.
+    """
+    rows = yield SqlBatch("lock_events", [(plan.publication.id,) for plan in plans], (namespace, stamp))
+    known = {row[0]: KnownEvent(*row) for row in rows}
+    if len(known) < len(plans) and (yield SqlQuery("router_stamp", (namespace,)))[0][0] != stamp:
+        raise RouterChanged("subscriptions were changed while events were routed: try again.")
+    chosen = [plan for plan in plans if (one := known.get(plan.publication.id)) is not None and may_route(one, plan)]
+    keys = [(start.request.key,) for plan in chosen for start in plan.starts]
+    before = (yield SqlBatch("runs_by_key", keys, (namespace,))) if keys else []
+    runs = yield from _start_runs(namespace, chosen, where, {row[0]: row[1] for row in before})
+    if chosen:
+        changed = [_changed(known[plan.publication.id], plan) for plan in chosen]
+        yield SqlBatch("route_events", changed, (namespace,))
+    if chosen and renew:
+        yield SqlBatch("renew_events", [(plan.publication.id,) for plan in chosen], (namespace,))
+    return Recorded(tuple(chosen), tuple(runs), tuple(known.values()))
+
+
+def _changed(known: KnownEvent, plan: Plan) -> Row:
+    """What an event is afterwards: one that had been routed keeps what became of it, and gets further runs."""
+    if known.state in (EventState.WAITING, EventState.PARKED):
+        return known.id, plan.state.value, ",".join(plan.activities), plan.problem
+    ran = dict.fromkeys((*known.ran, *plan.activities))
+    return known.id, (EventState.ROUTED if ran else EventState.UNMATCHED).value, ",".join(ran), known.problem
+
+
+def _start_runs(
+    namespace: str, plans: Sequence[Plan], where: Runs, generations: Mapping[str, int]
+) -> Script[list[EventRun]]:
+    """Start the runs of events and write them down. `generations`: the newest run that there was under each key."""
+    starts = [start for plan in plans for start in plan.starts]
+    if not starts:
+        return []
+    found: list[EventRun] = []
+    rows: list[Row] = []
+    for start, (execution, request) in zip(starts, (yield from where.start(starts)), strict=True):
+        key = start.request.key or ""
+        generation = generations.get(key, -1)
+        if request is not None or execution == start.request.id:
+            generation += 1
+            rows.append(run_row(start._replace(generation=generation), execution, request))
+        found.append(_run_of(start, execution, generation))
+    if rows:
+        yield SqlBatch("add_runs", rows, (namespace,))
+    return found
+
+
+def _run_of(start: Start, execution: str, generation: int) -> EventRun:
+    key, name = start.request.key or "", start.request.options.name
+    return EventRun(start.schedule, key, execution, start.why, start.version, generation, start.slot, name)
+
+
+@procedure(ConnectionRole.READ, atomic=True)
+def due_events(namespace: str, limit: int) -> Script[list[Row]]:
+    """Events that are to be delivered now: id and envelope."""
+    return (yield SqlQuery("due_events", (namespace, limit)))
+
+
+@procedure(ConnectionRole.READ, atomic=True)
+def next_due(namespace: str) -> Script[tuple[int | None, int]]:
+    """When an event is to be delivered next, and what time it is."""
+    ((at, now),) = yield SqlQuery("next_due_event", (namespace,))
+    return at, now
+
+
+@procedure(ConnectionRole.CONTROL)
+def park(namespace: str, id_: str, problem: str) -> Script[None]:
+    """Set an event aside that waits and cannot be routed."""
+    rows = yield SqlBatch("known_events", [(id_,)], (namespace,))
+    if rows and KnownEvent(*rows[0]).state == EventState.WAITING:
+        yield SqlBatch("route_events", [(id_, EventState.PARKED.value, "", problem)], (namespace,))
+
+
+@procedure(ConnectionRole.CONTROL, atomic=True)
+def count_deliveries(namespace: str, rows: list[Row]) -> Script[None]:
+    """Write down how many deliveries of events did not count: id, times, when the last one was."""
+    yield SqlBatch("count_deliveries", rows, (namespace,))
+
+
+@procedure(ConnectionRole.CONTROL)
+def forget(namespace: str, keep: int) -> Script[int]:
+    """Forget events that are older than so many microseconds; how many there were."""
+    _, now = yield from next_due.script(namespace)
+    return len((yield SqlQuery("forget_events", (namespace, now - keep, AT_ONCE))))
+
+
+# Reading.
+
+
+@procedure(ConnectionRole.READ, atomic=True)
+def get(namespace: str, id_: str) -> Script[tuple[EventInfo, bytes] | None]:
+    """An event, and its envelope."""
+    rows = yield SqlQuery("event_of", (namespace, id_))
+    return (_info_of(rows[0]), bytes(rows[0][-1])) if rows else None
+
+
+@procedure(ConnectionRole.READ, atomic=True)
+def page(
+    namespace: str, state: str | None, type_: str | None, before: str | None, limit: int
+) -> Script[list[EventInfo]]:
+    """Events, newest first."""
+    return [_info_of(row) for row in (yield SqlQuery("list_events", (namespace, state, type_, before, limit)))]
+
+
+@procedure(ConnectionRole.READ, atomic=True)
+def kept(namespace: str, since: int, after: tuple[int, str], until: int, limit: int) -> Script[list[Row]]:
+    """Events that have been routed, oldest first: id, received_at, activities, envelope."""
+    return (yield SqlQuery("kept_events", (namespace, since, *after, until, limit)))
+
+
+@procedure(ConnectionRole.READ, atomic=True)
+def runs_of(namespace: str, keys: list[str]) -> Script[list[EventRun]]:
+    """The newest run under each of these keys."""
+    rows = yield SqlBatch("runs_by_key", [(key,) for key in keys], (namespace,))
+    return [
+        EventRun(activity, key, execution, Why(why), version, generation, from_micros(created), started=bool(started))
+        for key, generation, activity, _, why, execution, version, created, started in rows
+    ]
+
+
+@procedure(ConnectionRole.READ)
+def count(namespace: str, limit: int) -> Script[dict[EventState, tuple[int, str | None]]]:
+    """How many events there are in each state, up to a limit, and one of them."""
+    found = {}
+    for state in EventState:
+        ((number, id_),) = yield SqlQuery("count_events", (namespace, state.value, limit))
+        found[state] = int(number), id_
+    return found
+
+
+@procedure(ConnectionRole.READ, atomic=True)
+def get_subscription(namespace: str, id_: str) -> Script[SubscriptionRow | None]:
+    """One subscription."""
+    rows = yield SqlQuery("subscription_of", (namespace, id_))
+    return SubscriptionRow(*rows[0]) if rows else None
+
+
+@procedure(ConnectionRole.READ, atomic=True)
+def page_subscriptions(namespace: str, after: str, limit: int) -> Script[list[SubscriptionRow]]:
+    """Subscriptions, by their ids."""
+    return [SubscriptionRow(*row) for row in (yield SqlQuery("list_subscriptions", (namespace, after, limit)))]
+
+
+# Subscriptions that are declared.
+
+
+def apply_subscriptions(
+    namespace: str, declared: Sequence[Declared], prune: Collection[Owner], take_over: bool, write: bool
+) -> Script[list[Change]]:
+    """Create, change and delete subscriptions; part of a larger script."""
+    changes: list[Change] = []
+    for one in declared:
+        rows = yield SqlQuery("lock_subscription" if write else "subscription_of", (namespace, one.id))
+        change = plan_change(one, Stored(*rows[0][1:4]) if rows else None, take_over)
+        changes.append(change)
+        if write and change.kind is ChangeKind.CREATE:
+            yield SqlQuery("add_subscription", (namespace, one.id, one.owner, one.definition.to_bytes()))
+        elif write and change.kind is ChangeKind.CHANGE:
+            yield SqlQuery("change_subscription", (namespace, one.id, one.owner, one.definition.to_bytes()))
+    if prune:
+        changes += yield from _prune(namespace, {one.id for one in declared}, prune, write)
+    if write and any(change.kind in (ChangeKind.CREATE, ChangeKind.CHANGE, ChangeKind.DELETE) for change in changes):
+        yield SqlQuery("set_router_stamp", (namespace, secrets.randbits(62)))
+    return changes
+
+
+def _prune(namespace: str, known: set[str], owners: Collection[Owner], write: bool) -> Script[list[Change]]:
+    """Delete those of some owners that are not declared any more."""
+    changes, after = [], ""
+    while rows := (yield SqlQuery("list_subscriptions", (namespace, after, AT_ONCE))):
+        after = rows[-1][0]
+        for row in map(SubscriptionRow._make, rows):
+            if row.owner in owners and row.id not in known:
+                changes.append(Change(ChangeKind.DELETE, row.id, what="event"))
+                if write:
+                    yield SqlQuery("delete_subscription", (namespace, row.id))
+    return changes
+
+
+def info_of_subscription(row: SubscriptionRow) -> SubscriptionInfo:
+    """A subscription as people see it."""
+    definition = SubscriptionDefinition.from_bytes(row.definition, row.id)
+    options = definition.options
+    types = tuple(dict.fromkeys(type_ for pattern in definition.patterns for type_ in pattern.types))
+    return SubscriptionInfo(
+        row.id,
+        options.kind,
+        options.name,
+        options.queue,
+        types,
+        row.version,
+        row.owner,
+        from_micros(row.created_at),
+        from_micros(row.changed_at),
+    )
+
+
+def _info_of(row: Row) -> EventInfo:
+    id_, type_, source, state, activities, problem, future, received, deliver, duplicates, duplicate_at, _ = row
+    return EventInfo(
+        id_,
+        type_,
+        source,
+        EventState(state),
+        tuple(activities.split(",")) if activities else (),
+        problem,
+        bool(future),
+        from_micros(received),
+        optional(deliver),
+        duplicates,
+        optional(duplicate_at),
+    )

@@ -1,0 +1,43 @@
+"""Read from the tables: an event and the runs that it starts are there together, each run once for each generation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from semel.triggers.ids import event_run_id, parse_run_id
+from tests.faults.schedule_invariants import Sql, run_faults
+
+
+def is_slot(key: str) -> bool:
+    """Does this key stand for a slot of a schedule? Those are backfilled, too."""
+    parsed = parse_run_id(key)
+    return parsed is not None and parsed[1] is not None
+
+
+async def event_faults(sql: Sql, events: Mapping[str, Sequence[str]]) -> list[str]:
+    """What does not hold when all work is done. `events`: the activities that must have a run for each event."""
+    found = await run_faults(sql) if events else []
+    rows = await sql("select id, state, activities from semel_event")
+    stored = {id_: (state, set(filter(None, activities.split(",")))) for id_, state, activities in rows}
+    runs = await sql("select key, generation, why from semel_run where why in ('event', 'replay', 'backfill')")
+    keys = {key for key, _, _ in runs if not is_slot(key)}
+    for id_, (state, activities) in stored.items():
+        if state == "waiting":
+            found.append(f"event {id_} still waits")
+        if (state == "routed") != bool(activities):
+            found.append(f"event {id_} is {state} and has runs of {activities}")
+        for activity in activities:
+            if event_run_id(activity, id_) not in keys:
+                found.append(f"event {id_} says that {activity} ran, and there is no record of it")
+    known = {event_run_id(activity, id_) for id_, (_, activities) in stored.items() for activity in activities}
+    found += [f"run {key} is for an event that does not know it" for key in sorted(keys - known)]
+    for id_, wanted in events.items():
+        have = stored.get(id_, ("missing", set[str]()))[1]
+        if have != set(wanted):
+            found.append(f"event {id_} has runs of {sorted(have)} instead of {sorted(wanted)}")
+    generations = sorted((key, generation) for key, generation, _ in runs)
+    for key in keys:
+        numbers = [generation for one, generation in generations if one == key]
+        if numbers != list(range(len(numbers))):
+            found.append(f"run {key} has the generations {numbers}")
+    return found
