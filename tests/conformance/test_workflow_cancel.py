@@ -436,6 +436,31 @@ async def test_children_under_used_keys_go_with_what_their_parent_goes_on_as(wor
         assert await ended(handle) == "cancelled"
 
 
+async def test_children_go_with_what_their_parent_goes_on_as_before_a_worker_has_seen_it(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def child(ctx: semel.Context) -> None:
+        await asyncio.sleep(3600)
+
+    @app.workflow
+    async def parent(ctx: semel.Context) -> None:
+        await ctx.start_workflow(child, workflow_id="c", on_parent_close="cancel")
+        await ctx.step(lambda: None, name="mark")
+        ctx.publish("marked", True)
+        await ctx.wait_signal("end")
+
+    async with world.worker(app):
+        old = await app.start_workflow(parent, workflow_id="p")
+        handle = await waits(await begun(app, "c", []))
+        await eventually(lambda: old.published("marked"))
+        await waits(old)
+    again = await (await old.reset("mark")).reset("mark")  # the second one before the first was ever run
+    await again.terminate()
+    async with world.worker(app):
+        assert await ended(handle) == "cancelled"
+
+
 @pytest.mark.parametrize("other", ["workflow", "client"])
 async def test_a_task_that_others_have_joined_is_not_stopped_by_one_who_gives_up(world: World, other: str) -> None:
     app = world.app()

@@ -16,9 +16,9 @@ from semel.contract.times import from_micros
 from semel.define.registry import Registry
 from semel.engine.protocol import Admission, Outcome, Waiting, WorkerState
 from semel.engine.start_request import StartRequest
-from semel.engines.temporal import control, lists, namespace, queues, reset, retention, workers
+from semel.engines.temporal import control, lists, namespace, queues, reset, retention, run_history, workers
 from semel.engines.temporal.arrivals import Look, Moment, read_moments
-from semel.engines.temporal.carryover import Inheritance
+from semel.engines.temporal.carryover import ForkPoint, Inheritance
 from semel.engines.temporal.coverage import Coverage, too_short
 from semel.engines.temporal.executions import Reader, Seen
 from semel.engines.temporal.messages import Mail, Questions
@@ -179,7 +179,7 @@ class Cluster:
 
     async def inheritance(self, of: ForkRequest) -> Inheritance:
         """What is there for a workflow that goes on from a row of another run."""
-        return await reset.inheritance(self.reader, of.id, of.run, of.commit)
+        return await run_history.inheritance(self.reader, of.id, ForkPoint(of.run, of.commit))
 
     async def configure(self, settings: Mapping[str, QueueSettings]) -> None:
         """Set what is declared for queues."""

@@ -7,19 +7,18 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
-from msgspec import Raw, structs
+from msgspec import structs
 from temporalio.client import Client
 
 from semel.engine.protocol import RecordedRun
-from semel.engines.temporal import carryover, entity_history, run_history
-from semel.engines.temporal.carryover import Carried, ForkPoint, Inheritance
+from semel.engines.temporal import entity_history, run_history
+from semel.engines.temporal.carryover import Carried, ForkPoint
 from semel.engines.temporal.executions import Reader, Seen
 from semel.engines.temporal.memo import PUBLISHED, RESET
 from semel.engines.temporal.names import execution_id
 from semel.engines.temporal.payloads import memo_value
-from semel.engines.temporal.run_history import Chronicle
 from semel.engines.temporal.start import Starter, successor_card
-from semel.errors import EngineUnavailable, NotFound, NotResettable
+from semel.errors import NotFound, NotResettable
 from semel.flow.fork import fork
 
 _HEIR: Final = uuid.UUID("5e3e1a51-0000-5000-8000-68656972734c")
@@ -123,27 +122,6 @@ async def _refuse(reader: Reader, seen: Seen, now: datetime) -> None:
         raise NotResettable(
             f"execution {seen.id} is {execution.status}, and a newer one has its key. See: semel explain {card.key}"
         )
-
-
-async def inheritance(reader: Reader, id: str, run: str, commit: int) -> Inheritance:
-    """What an heir finds of a run, once that has ended."""
-    seen = await reader.describe(id, run)
-    if seen is None or seen.live:
-        raise EngineUnavailable(f"run {run} of {id!r} has not ended yet.")
-    told = await run_history.read(reader, id, run)
-    made = fork(_as_past(told, id), commit)
-    rows = told.commits()[: commit - told.first.base]
-    return Inheritance(
-        carryover.Carried(told.first.start, told.first.base),
-        [Raw(row) for row in rows],
-        list(made.answers.values()),
-        [*(signal for _, signal in made.signals), *told.unheard()],
-        told.wards(),
-    )
-
-
-def _as_past(told: Chronicle, id: str) -> RecordedRun:
-    return RecordedRun(id, "", id, "", "", 0, "", None, told.input, told.snapshot, told.first.base, told.commits())
 
 
 async def heir_of(reader: Reader, id: str) -> str | None:

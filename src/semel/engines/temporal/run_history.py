@@ -11,17 +11,19 @@ from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
+from semel.engine.protocol import RecordedRun
 from semel.engine.start_request import StartRequest
-from semel.engines.temporal.carryover import Carried, Inheritance, load, unpack
+from semel.engines.temporal.carryover import Carried, ForkPoint, Inheritance, load, unpack
 from semel.engines.temporal.executions import Reader
 from semel.engines.temporal.inside.journal import filled
 from semel.engines.temporal.memo import CLOSE_MODE
 from semel.engines.temporal.names import execution_id, workflow_id
 from semel.engines.temporal.payloads import bytes_of
 from semel.engines.temporal.worker_requests import FORK, START, STEP, StepResult, read_made, read_told, request_id_of
-from semel.errors import NotDecodable
+from semel.errors import EngineUnavailable, NotDecodable
 from semel.flow import entries
 from semel.flow.entries import NOTHING, Signalled, raw, stored
+from semel.flow.fork import fork
 
 OURS: Final = "semel:"
 """How the signals begin that are no workflow's business."""
@@ -93,11 +95,34 @@ class Chronicle:
 
 
 async def read(reader: Reader, id: str, run: str) -> Chronicle:
-    """All that a run's history holds."""
+    """All that a run's history holds, with what it goes on from if it was made by a reset.
+
+    Such a run takes that over in its first workflow task. Until a worker has run it, it is read from the run before, so
+    that the children of that one are known here too.
+    """
     told = Chronicle(run=run)
     async for event in reader.events(id, run):
         await _tell(told, reader, event)
+    if told.carried.heir is not None and told.inherited is None:
+        told.inherited = await inheritance(reader, id, told.carried.heir)
     return told
+
+
+async def inheritance(reader: Reader, id: str, point: ForkPoint) -> Inheritance:
+    """What a run that goes on from a row of another one takes over from it. EngineUnavailable while that one runs."""
+    seen = await reader.describe(id, point.run)
+    if seen is None or seen.live:
+        raise EngineUnavailable(f"run {point.run} of {id!r} has not ended yet.")
+    told = await read(reader, id, point.run)
+    recorded = RecordedRun(id, "", id, "", "", 0, "", None, told.input, told.snapshot, told.first.base, told.commits())
+    made = fork(recorded, point.commit)
+    return Inheritance(
+        Carried(told.first.start, told.first.base),
+        [Raw(row) for row in told.commits()[: point.commit - told.first.base]],
+        list(made.answers.values()),
+        [*(signal for _, signal in made.signals), *told.unheard()],
+        told.wards(),
+    )
 
 
 async def _tell(told: Chronicle, reader: Reader, event: HistoryEvent) -> None:
