@@ -6,7 +6,7 @@ import pytest
 
 import semel
 from semel.testing import Fault, Mode
-from tests.world import World, ended, eventually
+from tests.world import World, ended, eventually, waits
 
 
 def broken(world: World, ran: list[str], *, fixed: bool = False) -> tuple[semel.App, semel.Workflow[..., str]]:
@@ -344,3 +344,25 @@ def test_without_await(sqlite_world: World) -> None:
     assert new.terminate("enough") == "cancelled"
     assert [replayed.ok for replayed in app.sync.replay()] == [True, True]
     app.sync.close()
+
+
+@pytest.mark.parametrize("to", ["mark", "row:0"])
+async def test_what_came_before_two_resets_is_not_lost_although_no_worker_ran_between_them(
+    world: World, to: str
+) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def flow(ctx: semel.Context) -> str:
+        made = await ctx.step(lambda: "made", name="mark")
+        ctx.publish("marked", True)
+        return f"{made} {await ctx.wait_signal('word', type=str)}"
+
+    async with world.worker(app):
+        old = await app.start_workflow(flow, workflow_id="k")
+        await eventually(lambda: old.published("marked"))
+        await waits(old)
+    await old.signal("word", "heard")
+    second = await (await old.reset(to)).reset(to)
+    async with world.worker(app):
+        assert await second.result("60s") == "made heard"
