@@ -50,7 +50,7 @@ class Ref(Generic[S]):
         self.id = check_key(id, "entity id")
         self.key = check_key(f"{entity.name}/{self.id}", "entity id")
         """The key it is found under: `app.find(ref.key, kind="entity")`."""
-        self._agreed: tuple[Settings, RunOptions] | None = None
+        self._run_options: tuple[Settings, RunOptions] | None = None
 
     def __repr__(self) -> str:
         return f"<Ref {self.key}>"
@@ -209,10 +209,10 @@ class Ref(Generic[S]):
     def _options(self) -> RunOptions:
         """How it is made, should it be missing; the same object until the settings change."""
         settings, entity = self._app.settings, self._entity
-        if self._agreed is None or self._agreed[0] is not settings:
+        if self._run_options is None or self._run_options[0] is not settings:
             queue = settings.queues.get(entity.queue, QueueSettings())
             keep = entity.kept(queue.retention)
-            self._agreed = (
+            self._run_options = (
                 settings,
                 RunOptions(
                     entity.kind,
@@ -225,7 +225,7 @@ class Ref(Generic[S]):
                     keep.window,
                 ),
             )
-        return self._agreed[1]
+        return self._run_options[1]
 
 
 def _named(kind: str, asked: object, there: Mapping[str, M], entity: Entity[Any]) -> M:

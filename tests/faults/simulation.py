@@ -135,7 +135,7 @@ class Process:
         changed = self.world.scribe._db.total_changes() != before
         for other in self.world.processes if changed else ():
             if other is not self and other._listener is not None and not other.dead:
-                self.world.loop.call_later(dice.uniform(0, 0.05), other._listener.stirred)
+                self.world.loop.call_later(dice.uniform(0, 0.05), other._listener.poll_everything)
         await self._moment(dice)
         if dice.random() < self.world.faults:
             raise semel.EngineUnavailable("after")

@@ -138,7 +138,7 @@ def test_one_that_cost_workers_handles_one_message_a_turn(at_once: bool) -> None
     """Whether they wait in its inbox or in its snapshot; and all of them come to the same as without."""
     start = None if at_once else Snapshot(b"{}", signals=tuple(signalled(*"abc")))
     one = diary(start)
-    one.beware(careful=True)
+    one.isolate_messages(careful=True)
     waiting = letters("a", "b", "c") if at_once else []
     turns = []
     for _ in range(3):
@@ -152,7 +152,7 @@ def test_one_that_cost_workers_handles_one_message_a_turn(at_once: bool) -> None
 
 def test_one_that_is_careful_can_be_gone_through_again() -> None:
     one = diary(Snapshot(b"{}", signals=(*signalled("a"), Signalled("draw", Raw(b"{}"), "draw"), *signalled("b"))))
-    one.beware(careful=True)
+    one.isolate_messages(careful=True)
     one.turn(SECOND, [])
     turn = one.turn(2 * SECOND, [])
     assert turn.snapshot is not None
@@ -163,7 +163,7 @@ def test_one_that_is_careful_can_be_gone_through_again() -> None:
 
 def test_a_doomed_message_fails_and_the_next_one_does_not() -> None:
     one = diary()
-    one.beware(careful=True, doom=LOST)
+    one.isolate_messages(careful=True, fail_next_with=LOST)
     turn = one.turn(SECOND, letters("a", "b"))
     assert [(reply.key, reply.error) for reply in turn.replies] == [("a", LOST)]
     turn = one.turn(SECOND, letters("b", first=2))
@@ -175,7 +175,7 @@ def test_a_doomed_message_that_waits_is_left_out_of_what_begins_anew() -> None:
     draw = Arrival(SECOND, Signalled("draw", Raw(b"{}"), "draw"), 9)
     turn = diary().turn(SECOND, [*letters("a"), draw, *letters("b", first=10)])
     again = diary(turn.snapshot, [(reply.n, reply.key, reply.at) for reply in turn.replies])
-    again.beware(careful=True, doom=LOST)
+    again.isolate_messages(careful=True, fail_next_with=LOST)
     again.replay(turn.entries)
     turn = again.turn(2 * SECOND, letters("c", first=11))
     assert (turn.entries, turn.consumed, turn.commands) == ([], [], [])

@@ -77,7 +77,7 @@ class Actor(Instance):
         self._under_way: _Message | None = None
         self._careful = self._paused = False
         """Does each turn handle one message only, and has this one had its message?"""
-        self._doom: ErrorInfo | None = None
+        self._fail_next_with: ErrorInfo | None = None
         """What the message fails with that cost too many workers."""
         self.frees_keys = True
         """Does a message that fails free its key? Not where older code is replayed, which did not do so."""
@@ -89,12 +89,13 @@ class Actor(Instance):
         """
         self._room = room
 
-    def beware(self, careful: bool, doom: ErrorInfo | None = None) -> None:
+    def isolate_messages(self, careful: bool, fail_next_with: ErrorInfo | None = None) -> None:
         """`careful`: something is wrong with one of its messages, so let it commit after each, to know which it is.
 
-        With `doom` that is known: what is under way, or else the next message, is not run any more and fails with it.
+        With `fail_next_with` that is known: what is under way, or else the next message, is not run any more and fails
+        with it.
         """
-        self._careful, self._paused, self._doom = careful, False, doom
+        self._careful, self._paused, self._fail_next_with = careful, False, fail_next_with
 
     def _holds(self) -> bool:
         if (self._room is None and not self._paused) or not self._is_calm():
@@ -137,9 +138,9 @@ class Actor(Instance):
             raised = None  # else it and this frame hold each other for as long as the entity rests
 
     async def _handle(self, ctx: EntityContext, message: Signalled) -> Reply:
-        if self._doom is not None and self._expected is None:
-            doom, self._doom = self._doom, None
-            return Reply("", Status.FAILED, None, doom)
+        if self._fail_next_with is not None and self._expected is None:
+            error, self._fail_next_with = self._fail_next_with, None
+            return Reply("", Status.FAILED, None, error)
         if message.id == IDLE and self.entity.idle is not None:
             await self.entity.idle.fn(self.state, ctx)
             return Reply("", Status.COMPLETED)
@@ -207,7 +208,7 @@ class Actor(Instance):
             name = message.name or IDLE
             self._turn.messages.append(MessageEnd(name, answer.status, answer.error, raised, seconds))
 
-    def _give_up(self, turn: Turn, now: int, doom: ErrorInfo) -> None:
+    def _give_up(self, turn: Turn, now: int, error: ErrorInfo) -> None:
         """Begin anew without the message under way, which fails, or else without what was left running.
 
         Its code is not asked: it may be what workers die of.
@@ -215,10 +216,10 @@ class Actor(Instance):
         turn.entries, turn.commands, turn.dropped = [], [], []
         self.loop.now = self.active = now
         if (message := self._under_way) is None:
-            log.error("%s: what its handlers had left running is given up: %s", self.who.key, doom.message)
+            log.error("%s: what its handlers had left running is given up: %s", self.who.key, error.message)
         else:
             self._undo(message)
-            failed = Reply("", Status.FAILED, None, doom)
+            failed = Reply("", Status.FAILED, None, error)
             self._tell(message.what, failed)
             self._report(message.what, failed, message.began)
         self.run += 1
@@ -272,9 +273,9 @@ class Actor(Instance):
         return None if idle is None else self.active + int(idle.after.total_seconds() * 1_000_000)
 
     def _take_in(self, turn: Turn, now: int, waiting: deque[Arrival]) -> None:
-        doom = self._doom
-        if doom is not None and self._main is not None and not self._resting:
-            self._give_up(turn, now, doom)
+        error = self._fail_next_with
+        if error is not None and self._main is not None and not self._resting:
+            self._give_up(turn, now, error)
             return
         self._paused = False
         if self._careful and self._resting and self._mail and not self._holds():
@@ -314,7 +315,7 @@ class Actor(Instance):
         self._rest()
 
     def _absorb(self, entries: Sequence[Entry]) -> None:
-        if self._doom is None:  # else its code is not to go on from here
+        if self._fail_next_with is None:  # else its code is not to go on from here
             super()._absorb(entries)
             self._rest()
 
@@ -358,7 +359,7 @@ class Actor(Instance):
             turn.entries = []
             turn.due = self._idle_at()
             turn.more = self._paused and bool(self._mail)
-        turn.snapshot, self._mark, self._doom = self._mark, None, None
+        turn.snapshot, self._mark, self._fail_next_with = self._mark, None, None
         turn.forgotten = self._known.forget(self.loop.now)
         turn.overflowed = self._known.overflowed()
         if turn.overflowed and not self._warned:

@@ -64,8 +64,8 @@ class Seen:
     """Keys by the time their messages came; `rows` are those that are written down, oldest first."""
 
     def __init__(self, window: DedupWindow, rows: Iterable[SeenRow]) -> None:
-        self._given = _Shelf(window)
-        self._made = _Shelf(DedupWindow(*QUESTIONS))
+        self._given = _AnswerRows(window)
+        self._made = _AnswerRows(DedupWindow(*QUESTIONS))
         self._failed: OrderedDict[int, _Failed] = OrderedDict()
         self._failed_keys: dict[str, int] = {}
         self._failed_bytes = 0
@@ -80,17 +80,17 @@ class Seen:
                 self._conflicts.append((n, at))
             else:
                 self.push(key, at, mark)
-                self._shelf(key).rows[key] = (n, at)
+                self._rows_of(key).rows[key] = (n, at)
         self._told = window.overflowed
 
     def push(self, key: str, at: int, mark: str | None = None) -> bool:
         """True: the key is new, or free again. False: a message with it came within the window before."""
         if key.startswith(REDRIVE) and not self._drop_failed(int(key.removeprefix(REDRIVE))):
             return False  # it has been sent again before
-        shelf = self._shelf(key)
-        if not shelf.window.push_at(key.removeprefix(PRIVATE), at, mark):
+        answers = self._rows_of(key)
+        if not answers.window.push_at(key.removeprefix(PRIVATE), at, mark):
             return False
-        if (old := shelf.rows.pop(key, None)) is not None:
+        if (old := answers.rows.pop(key, None)) is not None:
             self._gone.append(old[0])  # the answer to its namesake, whose window is over
         if self._failed_keys and (failed := self._failed_keys.get(key)) is not None:
             self._drop_failed(failed)
@@ -99,17 +99,17 @@ class Seen:
     def remember(self, key: str, at: int, mark: str | None = None) -> None:
         """Count the key of a message that was let in before, unless it is written down what became of it."""
         if key not in self._failed_keys:
-            self._shelf(key).window.push_at(key.removeprefix(PRIVATE), at, mark)
+            self._rows_of(key).window.push_at(key.removeprefix(PRIVATE), at, mark)
 
     def mark_of(self, key: str) -> str | None:
         """What the message is compared by that has this key."""
-        found = self._shelf(key).window.held_result(key.removeprefix(PRIVATE))
+        found = self._rows_of(key).window.held_result(key.removeprefix(PRIVATE))
         return found if isinstance(found, str) else None
 
     def done(self, key: str, now: int) -> int:
         """Its message is handled: the number its answer is written under."""
         self._last += 1
-        self._shelf(key).rows[key] = (self._last, now)
+        self._rows_of(key).rows[key] = (self._last, now)
         return self._last
 
     def fail(self, key: str | None, now: int, size: int) -> tuple[SeenRow, bool]:
@@ -132,8 +132,8 @@ class Seen:
 
     def forget(self, now: int) -> list[int]:
         """The numbers of rows that need not be kept any longer."""
-        for shelf in (self._given, self._made):
-            self._forget_answers(shelf, now)
+        for answers in (self._given, self._made):
+            self._forget_answers(answers, now)
         while self._failed:
             n, failed = next(iter(self._failed.items()))
             age, count = now - failed.at, len(self._failed)
@@ -145,13 +145,13 @@ class Seen:
         gone, self._gone = self._gone, []
         return gone
 
-    def _forget_answers(self, shelf: _Shelf, now: int) -> None:
-        rows = shelf.rows
+    def _forget_answers(self, answers: _AnswerRows, now: int) -> None:
+        rows = answers.rows
         while rows:
             key = next(iter(rows))
             n, since = rows[key]
-            late = len(rows) - len(shelf.window)
-            if key.removeprefix(PRIVATE) in shelf.window or (now - since < GRACE and late <= MOST_LATE):
+            late = len(rows) - len(answers.window)
+            if key.removeprefix(PRIVATE) in answers.window or (now - since < GRACE and late <= MOST_LATE):
                 break
             del rows[key]
             self._gone.append(n)
@@ -176,11 +176,11 @@ class Seen:
         self._gone.append(n)
         return True
 
-    def _shelf(self, key: str) -> _Shelf:
+    def _rows_of(self, key: str) -> _AnswerRows:
         return self._made if key.startswith(PRIVATE) else self._given
 
 
-class _Shelf:
+class _AnswerRows:
     def __init__(self, window: DedupWindow) -> None:
         self.window = window
         self.rows: OrderedDict[str, tuple[int, int]] = OrderedDict()

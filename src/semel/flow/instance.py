@@ -39,7 +39,7 @@ from semel.flow.loop import FlowFuture, FlowLoop, Timer
 from semel.flow.randomness import Dice
 from semel.flow.signals import Signals
 from semel.flow.snapshot import Snapshot
-from semel.flow.timers import Timers, agreed
+from semel.flow.timers import Timers, recorded_deadline
 from semel.flow.turn import Arrival, Identity, Turn, completed, ending, stopped, told_end
 from semel.settings import Settings
 
@@ -308,7 +308,7 @@ class Instance:
         self._main = self.loop.create_task(code, context=context)
         if self.timeout is not None and self._deadline is None:
             self._deadline = self.loop.now + micros(self.timeout)
-        self._deadline, name = agreed(self._expected, self._deadline)
+        self._deadline, name = recorded_deadline(self._expected, self._deadline)
         if self._deadline is not None:
             self.loop.call_when_due(self._deadline, name, self._time_is_up)
 

@@ -63,7 +63,7 @@ TIMEOUT: Final = "timeout"
 """Its name in the journal."""
 
 
-def agreed(expected: deque[IssuedCommand] | None, deadline: int | None) -> tuple[int | None, str]:
+def recorded_deadline(expected: deque[IssuedCommand] | None, deadline: int | None) -> tuple[int | None, str]:
     """What a run began with by what its journal `expected`, whatever its code says by now; and under which name."""
     if expected is None:
         return deadline, TIMEOUT

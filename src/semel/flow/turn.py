@@ -137,16 +137,16 @@ class Turn(Struct):
         new, gone = {c.number for c in self.commands}, {c.number for c in self.dropped}
         wanted = {c.shares: c for c in (*pending, *self.commands) if c.number not in gone}
         for old in [c for c in self.dropped if c.number not in new and c.shares is not None and c.shares in wanted]:
-            heir = wanted[old.shares]
-            if heir.number in new and all(other is not heir for _, other in self.kept):
-                self._hand_on(old, heir)
-            self.kept.append((old, heir))
+            successor = wanted[old.shares]
+            if successor.number in new and all(other is not successor for _, other in self.kept):
+                self._hand_on(old, successor)
+            self.kept.append((old, successor))
             self.dropped.remove(old)
 
-    def _hand_on(self, old: Command, heir: Command) -> None:
-        heir.ref = old.ref
+    def _hand_on(self, old: Command, successor: Command) -> None:
+        successor.ref = old.ref
         self.entries = [
-            replace(entry, ref=old.ref) if isinstance(entry, Asked) and entry.command == heir.number else entry
+            replace(entry, ref=old.ref) if isinstance(entry, Asked) and entry.command == successor.number else entry
             for entry in self.entries
         ]
 

@@ -254,7 +254,7 @@ class Intake:
         """How often a look found more work than it could take: each time others are asked first."""
         self._rescan_at = 0.0
         self._stale = False
-        self._stirred = False
+        self._poll_everything = False
         """Some lane has work, and no one said which: it may be one that is new to us."""
         self._foreign: set[int] = set()
         """Lanes of other queues or namespaces, which were looked up and are not ours."""
@@ -291,7 +291,7 @@ class Intake:
             elif lane not in self._foreign:
                 self._foreign.add(lane)  # until the next refresh says otherwise
                 self._stale = ours = True
-        self._stirred = self._stirred or not mentioned
+        self._poll_everything = self._poll_everything or not mentioned
         return ours or not mentioned
 
     async def refresh(self) -> None:
@@ -356,8 +356,8 @@ class Intake:
         if not claims and not rescan:
             rescan, began = True, time.monotonic()
             claims = await self._look(room, rescan)
-        if not claims and self._stirred:
-            self._stirred, known = False, self._lanes
+        if not claims and self._poll_everything:
+            self._poll_everything, known = False, self._lanes
             await self.refresh()
             if self._lanes.keys() - known.keys():
                 claims = await self._look(room, rescan)

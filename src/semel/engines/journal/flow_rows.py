@@ -17,7 +17,7 @@ from semel.engines.journal.claims import Claim
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.notifications import Bell
 from semel.engines.journal.script import Row
-from semel.engines.journal.turns import Birth, Commit, waiters_of
+from semel.engines.journal.turns import ChildStart, Commit, waiters_of
 from semel.flow import entity_messages, entries, snapshot
 from semel.flow.commands import Command, Kind
 from semel.flow.entity_messages import CONFLICT
@@ -154,13 +154,13 @@ async def carry_out(lanes: Lanes, made: Commit, commands: list[Command], dropped
     unborn = {command.number for command in dropped}
     for command in commands:
         await _carry_out(lanes, made, command, unborn)
-    born = {birth.command for birth in made.births}
+    child_commands = {child.command for child in made.child_starts}
     made.stops = [
         c.ref
         for c in dropped
         if c.kind in _EXECUTIONS
         and c.ref is not None
-        and c.number not in born
+        and c.number not in child_commands
         and c.start is not None
         and c.on_close != "abandon"
     ]
@@ -193,11 +193,11 @@ async def _carry_out(lanes: Lanes, made: Commit, command: Command, unborn: set[i
                 start = replace(command.start, parent=made.execution)
                 waiters = waiters_of(made.execution, command.number) if command.waits else None
                 wanted = Wanted(start, await lanes.of(start.options), waiters)
-                made.births.append(Birth(command.number, wanted, command.waits, command.on_close))
+                made.child_starts.append(ChildStart(command.number, wanted, command.waits, command.on_close))
         case Kind.ENQUEUE if command.start is not None:
             start = replace(command.start, parent=made.execution)
             wanted = Wanted(start, await lanes.of(start.options))
-            made.births.append(Birth(command.number, wanted, None, None))
+            made.child_starts.append(ChildStart(command.number, wanted, None, None))
         case Kind.WORKFLOW:
             made.joins.append((command.ref or "", command.number))
         case Kind.PUBLISH:

@@ -405,7 +405,7 @@ class Flows:
                 hub.cancel(execution)
         if heard := {id_ for c in commits for id_ in c.heard_by()}:
             hub.news(heard)
-        wanted = [birth.wanted for c in commits for birth in c.births]
+        wanted = [child.wanted for c in commits for child in c.child_starts]
         if delays := [one.start.options.delay for one in wanted if one.start.options.delay is not None]:
             self._worker.heart.due_in(min(delays).total_seconds())
         lanes = {one.lane for one in wanted}
@@ -450,8 +450,10 @@ def _say_went_back(held: Held, known: int, now: int) -> None:
 def _warn(actor: Actor, claim: Claim, parks: int) -> None:
     """Workers were lost with an entity, or it was parked: it takes care, and gives up what cost too many workers."""
     lost = claim.attempt - 1
-    actor.beware(lost > 0 or parks > 0, None if lost < claim.max_attempts else lost_with(lost))
+    actor.isolate_messages(lost > 0 or parks > 0, None if lost < claim.max_attempts else lost_with(lost))
 
 
 def _weight(c: Commit) -> int:
-    return len(c.body or b"") + (sum(len(birth.wanted.start.payload) for birth in c.births) if c.births else 0)
+    return len(c.body or b"") + (
+        sum(len(child.wanted.start.payload) for child in c.child_starts) if c.child_starts else 0
+    )

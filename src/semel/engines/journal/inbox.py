@@ -59,25 +59,27 @@ def arrivals_of(row: Sequence[Any]) -> Arrival:
 MOST_AT_ONCE = 1000
 TRIES = 100
 POLL = (0.05, 2.0)
-Birth = tuple[StartRequest, int]
+EntityStart = tuple[StartRequest, int]
 """How to make an entity, and the lane it goes to."""
 
 
 @procedure(ConnectionRole.ADMIT)
-def post(namespace: str, births: dict[str, Birth], mail: list[tuple[str, Row]]) -> Script[list[str | None]]:
+def post(
+    namespace: str, entity_starts: dict[str, EntityStart], mail: list[tuple[str, Row]]
+) -> Script[list[str | None]]:
     """Put messages into inboxes, in order; the entity each is for now, or None: try again."""
-    known = dict(map(tuple, (yield SqlBatch("entities", [(key,) for key in births], (namespace,)))))
-    missing = {key: row_of(*birth) for key, birth in births.items() if key not in known}
+    known = dict(map(tuple, (yield SqlBatch("entities", [(key,) for key in entity_starts], (namespace,)))))
+    missing = {key: row_of(*start) for key, start in entity_starts.items() if key not in known}
     if missing:
         held = yield SqlBatch("priors", [("entity", key) for key in missing], (namespace,))
-        heirs = []
+        successors = []
         for _, key, prior, _, _, _, generation, *_ in held:  # one that has ended gives its key to a new one
             if (yield SqlQuery("release_key", (prior,))):
                 missing[key] = missing[key]._replace(generation=generation + 1, previous_id=prior)
-                heirs.append((prior, missing[key].id))
+                successors.append((prior, missing[key].id))
         yield from insert.script(namespace, [*missing.values()])
-        if heirs:
-            yield SqlBatch("inherit_seen", heirs)
+        if successors:
+            yield SqlBatch("inherit_seen", successors)
         known |= dict(map(tuple, (yield SqlBatch("entities", [(key,) for key in missing], (namespace,)))))
     rows = [(known[key], "message", *row) for key, row in mail if key in known]
     reached = {row[0] for row in (yield SqlBatch("deliver", rows))} if rows else set()
@@ -153,13 +155,13 @@ class Mail:
         answers: dict[int, str] = {}
         waiting = list(range(len(messages)))
         for _ in range(TRIES):
-            births: dict[str, Birth] = {}
+            entity_starts: dict[str, EntityStart] = {}
             for i in waiting:
                 start = messages[i].start
-                if start.key is not None and start.key not in births:
-                    births[start.key] = start, await self._lanes.of(start.options)
+                if start.key is not None and start.key not in entity_starts:
+                    entity_starts[start.key] = start, await self._lanes.of(start.options)
             mail = [(messages[i].start.key or "", _row(messages[i])) for i in waiting]
-            reached = await self._post(births, mail, messages, waiting)
+            reached = await self._post(entity_starts, mail, messages, waiting)
             answers |= {i: id_ for i, id_ in zip(waiting, reached, strict=True) if id_ is not None}
             waiting = [i for i in waiting if i not in answers]
             if not waiting:
@@ -173,16 +175,16 @@ class Mail:
 
     async def _post(
         self,
-        births: dict[str, Birth],
+        entity_starts: dict[str, EntityStart],
         mail: list[tuple[str, Row]],
         messages: list[Message],
         waiting: list[int],
     ) -> Sequence[str | None]:
         """A lost reply may be asked for again only where keys make that harmless."""
         if all(messages[i].key is not None for i in waiting):
-            return await retry_unavailable(self._store.run, post, self._namespace, births, mail)
+            return await retry_unavailable(self._store.run, post, self._namespace, entity_starts, mail)
         try:
-            return await self._store.run(post, self._namespace, births, mail)
+            return await self._store.run(post, self._namespace, entity_starts, mail)
         except EngineUnavailable as error:
             raise EngineUnavailable(
                 f"{error.message} Whether the message has arrived is not known: with a dedup_key it can be sent again."

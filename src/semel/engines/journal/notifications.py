@@ -52,7 +52,7 @@ class Hub:
                 for bell in self._waiting.get(id_, ()):
                     bell.ring()
 
-    def stirred(self) -> None:
+    def poll_everything(self) -> None:
         """Something happened elsewhere: everybody has a look."""
         self.work(())
         self.cancel("")

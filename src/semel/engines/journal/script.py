@@ -153,7 +153,7 @@ class Listener(Protocol):
     def schedules(self) -> None:
         """Some schedule was created, changed or resumed."""
 
-    def stirred(self) -> None:
+    def poll_everything(self) -> None:
         """Something changed; who knows what."""
 
 

@@ -37,7 +37,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class ChildStart:
     """An execution that a flow asks for."""
 
     command: int
@@ -62,7 +62,7 @@ class Commit(Struct, eq=False):
     n: int
     body: bytes | None = None
     consumed: list[Row] = field(default_factory=list)
-    births: list[Birth] = field(default_factory=list)
+    child_starts: list[ChildStart] = field(default_factory=list)
     joins: list[tuple[str, int]] = field(default_factory=list)
     """Executions whose end it waits for, and the commands that do."""
     stops: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Commit(Struct, eq=False):
         """Nothing but a row of the journal?"""
         return not (
             self.consumed
-            or self.births
+            or self.child_starts
             or self.joins
             or self.stops
             or self.published
@@ -159,7 +159,7 @@ def commit(namespace: str, worker: int, commits: list[Commit]) -> Script[dict[in
     for c in good:
         for execution in c.stops:
             yield from control.give_up(namespace, execution)
-    yield from _bear(namespace, good)
+    yield from _admit_children(namespace, good)
     for c in good:
         for execution, command in c.joins:
             yield from join(namespace, c.execution, command, execution)
@@ -243,23 +243,23 @@ def _waiter(flow: str, command: int | str) -> str:
     return msgspec.json.encode([flow, command]).decode()
 
 
-def _bear(namespace: str, commits: list[Commit]) -> Script[None]:
+def _admit_children(namespace: str, commits: list[Commit]) -> Script[None]:
     """Executions that flows ask for; one whose key is taken is decided by the contract."""
-    births = [(c.execution, b) for c in commits for b in c.births]
-    if not births:
+    child_starts = [(c.execution, b) for c in commits for b in c.child_starts]
+    if not child_starts:
         return
-    new = yield from insert.script(namespace, [b.wanted.row() for _, b in births])
-    yield from _born([(flow, b) for flow, b in births if b.id in new])
-    rest = [(flow, b) for flow, b in births if b.id not in new]
+    new = yield from insert.script(namespace, [b.wanted.row() for _, b in child_starts])
+    yield from _bind_children([(flow, b) for flow, b in child_starts if b.id in new])
+    rest = [(flow, b) for flow, b in child_starts if b.id not in new]
     if not rest:
         return
     wanted = []
-    for _, birth in rest:
-        lane = yield from lane_id(namespace, lane_key(birth.wanted.start.options))  # perhaps only its lane was gone
-        wanted.append(birth.wanted._replace(lane=lane))
+    for _, child in rest:
+        lane = yield from lane_id(namespace, lane_key(child.wanted.start.options))  # perhaps only its lane was gone
+        wanted.append(child.wanted._replace(lane=lane))
     decided = yield from admit.script(namespace, wanted)
-    for (flow, birth), one in zip(rest, decided, strict=True):
-        yield from _answer(namespace, flow, birth, one)
+    for (flow, child), one in zip(rest, decided, strict=True):
+        yield from _answer(namespace, flow, child, one)
 
 
 def waiters_of(flow: str, command: int) -> str:
@@ -267,12 +267,12 @@ def waiters_of(flow: str, command: int) -> str:
     return f"[{_waiter(flow, command)}]"
 
 
-def _born(births: list[tuple[str, Birth]]) -> Script[None]:
+def _bind_children(child_starts: list[tuple[str, ChildStart]]) -> Script[None]:
     """These executions are in: bind them to their parents, and tell those that wait for the beginning."""
-    bound = [(b.id, b.on_close) for _, b in births if b.on_close is not None]
+    bound = [(b.id, b.on_close) for _, b in child_starts if b.on_close is not None]
     if bound:
         yield SqlBatch("bind_children", bound)
-    begun = [started(flow, b.command, b.id) for flow, b in births if b.waits is False]
+    begun = [started(flow, b.command, b.id) for flow, b in child_starts if b.waits is False]
     if begun:
         yield SqlBatch("deliver", begun)
 
@@ -282,33 +282,33 @@ def started(flow: str, command: int, id_: str) -> Row:
     return (flow, "done", "started", str(command), msgspec.json.encode(id_), None)
 
 
-def _answer(namespace: str, flow: str, birth: Birth, decided: Decided | None) -> Script[None]:
+def _answer(namespace: str, flow: str, child: ChildStart, decided: Decided | None) -> Script[None]:
     """Tell a flow what the contract has decided about an execution that it asked for."""
     if decided is None:
-        error = dump_error(ErrorInfo("TimeoutError", f"the key {birth.wanted.start.key!r} changed hands too often"))
-        yield SqlBatch("deliver", [(flow, "done", Status.FAILED.value, str(birth.command), None, error)])
+        error = dump_error(ErrorInfo("TimeoutError", f"the key {child.wanted.start.key!r} changed hands too often"))
+        yield SqlBatch("deliver", [(flow, "done", Status.FAILED.value, str(child.command), None, error)])
         return
     decision = decided.decision
     if isinstance(decision, Admit):
-        yield from _born([(flow, birth)])
+        yield from _bind_children([(flow, child)])
         return
     prior, reason = decision.prior, reason_of(decision)
     yield SqlBatch("count_duplicates", [(prior.id, reason.value, 1, decided.at, decided.at)])
     if isinstance(decision, Refuse):
-        if birth.waits is not None:
-            yield from _refuse(namespace, flow, birth, prior, reason)
-    elif birth.waits:
-        yield from join(namespace, flow, birth.command, prior.id)
-    elif birth.waits is False:
-        yield SqlBatch("deliver", [started(flow, birth.command, prior.id)])
+        if child.waits is not None:
+            yield from _refuse(namespace, flow, child, prior, reason)
+    elif child.waits:
+        yield from join(namespace, flow, child.command, prior.id)
+    elif child.waits is False:
+        yield SqlBatch("deliver", [started(flow, child.command, prior.id)])
 
 
-def _refuse(namespace: str, flow: str, birth: Birth, prior: Prior, reason: Reason) -> Script[None]:
+def _refuse(namespace: str, flow: str, child: ChildStart, prior: Prior, reason: Reason) -> Script[None]:
     known = (yield from input_of.script(namespace, prior.id)) if reason is Reason.INPUT_DIFFERS else None
-    start = birth.wanted.start
+    start = child.wanted.start
     refusal = conflicts.conflict(start.key or "", start.options.name, prior, reason, known, start.payload, start.shape)
     error = dump_error(ErrorInfo("semel.KeyConflict", refusal.message))
-    ref = answer_of(birth.command, prior.id)
+    ref = answer_of(child.command, prior.id)
     yield SqlBatch("deliver", [(flow, "done", "refused", ref, conflicts.dump(refusal), error)])
 
 

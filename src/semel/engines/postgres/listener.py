@@ -92,7 +92,7 @@ class NotificationListener:
                 await asyncio.sleep(pause(attempt))
                 continue
             attempt = 0
-            self._listener.stirred()
+            self._listener.poll_everything()
 
     def _ended(self, connection: Any) -> None:
         if connection is self._connection:  # one that was dropped has been replaced already
@@ -101,7 +101,7 @@ class NotificationListener:
     def _heard(self, _connection: Any, _pid: int, channel: str, told: object) -> None:
         payload = str(told)
         if not payload:  # there was more to tell than fits into a notification
-            self._listener.stirred()
+            self._listener.poll_everything()
             return
         match channel:
             case "semel_work":

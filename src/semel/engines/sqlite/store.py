@@ -150,7 +150,7 @@ class SqliteStore:
         for loop, listener in self._listeners:
             if loop not in but:
                 with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(listener.stirred)
+                    loop.call_soon_threadsafe(listener.poll_everything)
 
     async def check(self) -> list[tuple[bool, str, str]]:
         """The library, what is refused beside it, and the file's health."""

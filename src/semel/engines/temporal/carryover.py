@@ -28,15 +28,15 @@ class Carried(Struct, frozen=True, omit_defaults=True):
     """The number of the last row before it."""
     seed: str = ""
     """The execution that its dice were first thrown for, if that is another one."""
-    wards: dict[str, str] = field(default_factory=dict)
+    bound_children: dict[str, str] = field(name="wards", default_factory=dict)
     """Children that are to be closed with it, and how."""
     stopped: bool = False
     """It was cancelled just then."""
-    heir: ForkPoint | None = None
+    fork_point: ForkPoint | None = field(name="heir", default=None)
 
 
 class Inheritance(Struct, frozen=True, omit_defaults=True):
-    """What an heir finds of the run before."""
+    """What a run that was made by a reset takes over from the run before."""
 
     carried: Carried = Carried()
     """What that one began with."""
@@ -45,7 +45,7 @@ class Inheritance(Struct, frozen=True, omit_defaults=True):
     """That came after those rows, and stay true."""
     signals: list[Signalled] = field(default_factory=list)
     """That came after them, or were not taken in."""
-    wards: dict[str, str] = field(default_factory=dict)
+    bound_children: dict[str, str] = field(name="wards", default_factory=dict)
 
 
 _read_carried = decoder_of(Carried).decode

@@ -163,19 +163,19 @@ class Cluster:
         """When everything came that a workflow task of a run brought."""
         return await read_moments(self.reader.backwards(id, run), look)
 
-    async def let_go(self, wards: Mapping[str, str]) -> None:
+    async def let_go(self, bound_children: Mapping[str, str]) -> None:
         """What a workflow stops wanting ends as it was agreed, unless others have joined it."""
-        await control.let_go(self.client, self.reader, wards)
+        await control.let_go(self.client, self.reader, bound_children)
 
     async def close_orphan(self, id: str, parent: str, how: str) -> None:
         """End a child whose parent was terminated while the child was being started: its end could not name it."""
         seen = await self.reader.find(parent)
-        if seen is not None and not seen.live and await reset.heir_of(self.reader, parent) is None:
+        if seen is not None and not seen.live and await reset.reset_successor(self.reader, parent) is None:
             await control.let_go(self.client, self.reader, {id: how})
 
-    async def heir_of(self, id: str) -> str | None:
+    async def reset_successor(self, id: str) -> str | None:
         """The execution that one goes on as, if it was reset."""
-        return await reset.heir_of(self.reader, id)
+        return await reset.reset_successor(self.reader, id)
 
     async def inheritance(self, of: ForkRequest) -> Inheritance:
         """What is there for a workflow that goes on from a row of another run."""

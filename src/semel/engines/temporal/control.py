@@ -55,7 +55,7 @@ async def cancel(client: Client, reader: Reader, id: str) -> Status | None:
 
 
 async def _end_unbegun(client: Client, reader: Reader, id: str) -> Status | None:
-    """End what was asked to stop and is with no worker: it cannot wait to be told, nobody might ever serve it.
+    """End what was asked to stop and is with no worker: it cannot wait for its code, nobody might ever serve it.
 
     Only after it was asked: a worker that takes it from now on finds that first, and does not begin. What a worker has
     taken before hears of it and may clean up.
@@ -91,21 +91,23 @@ async def _close(client: Client, reader: Reader, seen: Seen) -> None:
     """Its children go the way that was agreed: it cannot see to that any more."""
     if seen.card.foreign:
         return
-    told = await run_history.read(reader, seen.info.execution.workflow_id, seen.info.execution.run_id)
-    wards = told.wards()
-    for start in told.starts.values():  # not answered: a worker that starts it from now on finds that its parent ended
+    chronicle = await run_history.read(reader, seen.info.execution.workflow_id, seen.info.execution.run_id)
+    bound_children = chronicle.bound_children()
+    for (
+        start
+    ) in chronicle.starts.values():  # not answered: a worker that starts it from now on finds that its parent ended
         child = await reader.describe(start.workflow_id)
         if child is not None and child.card.asked == start.request_id:
-            wards[child.id] = start.on_close
-    await let_go(client, reader, wards)
+            bound_children[child.id] = start.on_close
+    await let_go(client, reader, bound_children)
 
 
-async def let_go(client: Client, reader: Reader, wards: Mapping[str, str]) -> None:
+async def let_go(client: Client, reader: Reader, bound_children: Mapping[str, str]) -> None:
     """The workflow that asked for these does not want them any more: those end that nobody else has joined.
 
     Who joins one between the look and its end is too late.
     """
-    for id_, how in wards.items():
+    for id_, how in bound_children.items():
         if await _shared(reader, id_):
             continue
         if how == "terminate":

@@ -45,20 +45,20 @@ async def keys_in(reader: Reader, id: str, run: str) -> tuple[Carried, bool, set
 
     And the numbers of those that it gave up, also of earlier ones.
     """
-    shelf, whole, gone = AnsweredKeys(), False, set[int]()
+    answered, whole, gone = AnsweredKeys(), False, set[int]()
     async for event in reader.events(id, run):
         if event.HasField("workflow_execution_started_event_attributes"):
             carried = await beginning_in(reader, event)
             whole = carried is not None
             for row in carried.rows if carried is not None else ():
-                shelf.put(row)
+                answered.put(row)
         elif (rest := await rest_in(reader, event)) is not None:
             for row in rest.rows:
-                shelf.put(row)
+                answered.put(row)
             for number in rest.forgotten:
-                shelf.drop(number)
+                answered.drop(number)
             gone.update(rest.forgotten)
-    return Carried(list(shelf.rows.values())), whole, gone
+    return Carried(list(answered.rows.values())), whole, gone
 
 
 async def rest_in(reader: Reader, event: HistoryEvent) -> EntityTurn | None:

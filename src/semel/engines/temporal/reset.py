@@ -21,7 +21,7 @@ from semel.engines.temporal.start import Starter, successor_card
 from semel.errors import NotFound, NotResettable
 from semel.flow.fork import fork
 
-_HEIR: Final = uuid.UUID("5e3e1a51-0000-5000-8000-68656972734c")
+_RESET: Final = uuid.UUID("5e3e1a51-0000-5000-8000-68656972734c")
 
 
 async def past(client: Client, reader: Reader, seen: Seen, *, whole: bool = True) -> RecordedRun:
@@ -57,7 +57,7 @@ async def past(client: Client, reader: Reader, seen: Seen, *, whole: bool = True
             state,
             kind="entity",
         )
-    told = await run_history.read(reader, execution.workflow_id, execution.run_id)
+    chronicle = await run_history.read(reader, execution.workflow_id, execution.run_id)
     return RecordedRun(
         seen.id,
         card.name,
@@ -65,12 +65,12 @@ async def past(client: Client, reader: Reader, seen: Seen, *, whole: bool = True
         client.namespace,
         seen.info.task_queue,
         card.generation,
-        told.carried.seed or seen.id,
+        chronicle.carried.seed or seen.id,
         card.parent,
-        told.input,
-        told.snapshot,
-        told.first.base,
-        told.commits(),
+        chronicle.input,
+        chronicle.snapshot,
+        chronicle.first.base,
+        chronicle.commits(),
         card.kind,
     )
 
@@ -78,8 +78,7 @@ async def past(client: Client, reader: Reader, seen: Seen, *, whole: bool = True
 async def reset(client: Client, reader: Reader, starter: Starter, id: str, commit: int, now: datetime) -> str:
     """Let a workflow go on from one of its rows, as a new execution under its key; the old one ends with that.
 
-    The new run is told where to look, and takes over what the old one has when that has ended: whatever came for it
-    until then is not lost.
+    The new run takes over what the old one has when that has ended: whatever came for it until then is not lost.
     """
     seen = await reader.find(id)
     if seen is None:
@@ -88,7 +87,7 @@ async def reset(client: Client, reader: Reader, starter: Starter, id: str, commi
     await _refuse(reader, seen, now)
     before = await past(client, reader, seen)
     fork(before, commit)
-    carried = Carried(seed=before.seed, heir=ForkPoint(execution.run_id, commit))
+    carried = Carried(seed=before.seed, fork_point=ForkPoint(execution.run_id, commit))
     published = {name: value for name, value in seen.memo.items() if name.startswith(PUBLISHED)}
     memo = {RESET: True} | {name: memo_value(msgspec.json.encode(value)) for name, value in published.items()}
     # No request asked for it: what did is sent again to the execution that it began.
@@ -98,7 +97,7 @@ async def reset(client: Client, reader: Reader, starter: Starter, id: str, commi
         seen.info.task_queue,
         before.input or b"{}",
         after,
-        str(uuid.uuid5(_HEIR, execution.run_id)),
+        str(uuid.uuid5(_RESET, execution.run_id)),
         after=(await reader.execution(seen)).status,
         carried=msgspec.json.encode(carried),
         memo=memo,
@@ -124,7 +123,7 @@ async def _refuse(reader: Reader, seen: Seen, now: datetime) -> None:
         )
 
 
-async def heir_of(reader: Reader, id: str) -> str | None:
+async def reset_successor(reader: Reader, id: str) -> str | None:
     """The execution that one goes on as, if it was reset."""
     seen = await reader.find(id)
     newest = None if seen is None else await reader.describe(seen.info.execution.workflow_id)

@@ -79,9 +79,9 @@ class Chronicle:
         before = [] if self.inherited is None else [bytes(row) for row in self.inherited.rows]
         return (*before, *(entries.dump(filled(row, self.outputs)) for row in self.rows))
 
-    def wards(self) -> dict[str, str]:
+    def bound_children(self) -> dict[str, str]:
         """Children that are to be closed with it, and how."""
-        before = self.carried.wards if self.inherited is None else self.inherited.wards
+        before = self.carried.bound_children if self.inherited is None else self.inherited.bound_children
         return {**before, **{ref: how for how, ref in self.children.values() if ref}}
 
     def unheard(self) -> list[Signalled]:
@@ -100,12 +100,12 @@ async def read(reader: Reader, id: str, run: str) -> Chronicle:
     Such a run takes that over in its first workflow task. Until a worker has run it, it is read from the run before, so
     that the children of that one are known here too.
     """
-    told = Chronicle(run=run)
+    chronicle = Chronicle(run=run)
     async for event in reader.events(id, run):
-        await _tell(told, reader, event)
-    if told.carried.heir is not None and told.inherited is None:
-        told.inherited = await inheritance(reader, id, told.carried.heir)
-    return told
+        await _read_event(chronicle, reader, event)
+    if chronicle.carried.fork_point is not None and chronicle.inherited is None:
+        chronicle.inherited = await inheritance(reader, id, chronicle.carried.fork_point)
+    return chronicle
 
 
 async def inheritance(reader: Reader, id: str, point: ForkPoint) -> Inheritance:
@@ -113,55 +113,59 @@ async def inheritance(reader: Reader, id: str, point: ForkPoint) -> Inheritance:
     seen = await reader.describe(id, point.run)
     if seen is None or seen.live:
         raise EngineUnavailable(f"run {point.run} of {id!r} has not ended yet.")
-    told = await read(reader, id, point.run)
-    recorded = RecordedRun(id, "", id, "", "", 0, "", None, told.input, told.snapshot, told.first.base, told.commits())
+    chronicle = await read(reader, id, point.run)
+    recorded = RecordedRun(
+        id, "", id, "", "", 0, "", None, chronicle.input, chronicle.snapshot, chronicle.first.base, chronicle.commits()
+    )
     made = fork(recorded, point.commit)
     return Inheritance(
-        Carried(told.first.start, told.first.base),
-        [Raw(row) for row in told.commits()[: point.commit - told.first.base]],
+        Carried(chronicle.first.start, chronicle.first.base),
+        [Raw(row) for row in chronicle.commits()[: point.commit - chronicle.first.base]],
         list(made.answers.values()),
-        [*(signal for _, signal in made.signals), *told.unheard()],
-        told.wards(),
+        [*(signal for _, signal in made.signals), *chronicle.unheard()],
+        chronicle.bound_children(),
     )
 
 
-async def _tell(told: Chronicle, reader: Reader, event: HistoryEvent) -> None:
+async def _read_event(chronicle: Chronicle, reader: Reader, event: HistoryEvent) -> None:
     match event.WhichOneof("attributes"):
         case "workflow_execution_started_event_attributes":
             given = await _data(reader, event.workflow_execution_started_event_attributes.input)
-            told.input = given[0] if given else None
-            told.carried = load(given[1] if len(given) > 1 else None)
+            chronicle.input = given[0] if given else None
+            chronicle.carried = load(given[1] if len(given) > 1 else None)
         case "marker_recorded_event_attributes":
             made = await made_in(reader, event)
             if made is not None and made.row != NOTHING:
-                told.rows.append(bytes(made.row))
+                chronicle.rows.append(bytes(made.row))
             if made is not None and made.number:
-                told.outputs[made.number] = made.output
+                chronicle.outputs[made.number] = made.output
         case "workflow_execution_signaled_event_attributes":
             signal = event.workflow_execution_signaled_event_attributes
             if not signal.signal_name.startswith(OURS):
                 payload, key, *_ = [*await _data(reader, signal.input), None, None]
-                told.signals.append(Signalled(signal.signal_name, raw(payload), msgspec.json.decode(key or b"null")))
+                chronicle.signals.append(
+                    Signalled(signal.signal_name, raw(payload), msgspec.json.decode(key or b"null"))
+                )
         case "activity_task_scheduled_event_attributes":
             name = event.activity_task_scheduled_event_attributes.activity_type.name
             if name == FORK:
-                told._inheriting.add(event.event_id)
+                chronicle._inheriting.add(event.event_id)
             elif name == START:
-                await _tell_of_start(told, reader, event)
+                await _read_start(chronicle, reader, event)
         case "activity_task_completed_event_attributes":
             done = event.activity_task_completed_event_attributes
-            if done.scheduled_event_id in told._inheriting:
+            if done.scheduled_event_id in chronicle._inheriting:
                 (left,) = await _data(reader, done.result)
-                told.inherited = unpack(left or b"{}")
-            elif (start := told.starts.pop(done.scheduled_event_id, None)) is not None:
+                chronicle.inherited = unpack(left or b"{}")
+            elif (start := chronicle.starts.pop(done.scheduled_event_id, None)) is not None:
                 (answer,) = await _data(reader, done.result)
                 if (child := read_told(answer or b"{}")).begun:
-                    told.children[event.event_id] = start.on_close, child.id
+                    chronicle.children[event.event_id] = start.on_close, child.id
         case _:
-            await _tell_of_child(told, reader, event)
+            await _read_child(chronicle, reader, event)
 
 
-async def _tell_of_start(told: Chronicle, reader: Reader, event: HistoryEvent) -> None:
+async def _read_start(chronicle: Chronicle, reader: Reader, event: HistoryEvent) -> None:
     scheduled = event.activity_task_scheduled_event_attributes
     (data,) = await _data(reader, scheduled.input)
     try:
@@ -170,24 +174,24 @@ async def _tell_of_start(told: Chronicle, reader: Reader, event: HistoryEvent) -
         return
     if asked.on_parent_close is not None and asked.key is not None:
         id_ = workflow_id(asked.options.kind, asked.key)
-        request_id = request_id_of(told.run, scheduled.activity_id)
-        told.starts[event.event_id] = ChildStart(id_, request_id, asked.on_parent_close)
+        request_id = request_id_of(chronicle.run, scheduled.activity_id)
+        chronicle.starts[event.event_id] = ChildStart(id_, request_id, asked.on_parent_close)
 
 
-async def _tell_of_child(told: Chronicle, reader: Reader, event: HistoryEvent) -> None:
+async def _read_child(chronicle: Chronicle, reader: Reader, event: HistoryEvent) -> None:
     if event.event_type == EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
         memo = event.start_child_workflow_execution_initiated_event_attributes.memo.fields
         if CLOSE_MODE in memo:
             (agreed,) = await reader.decode([memo[CLOSE_MODE]])
-            told.children[event.event_id] = str(msgspec.json.decode(bytes_of(agreed) or b'""')), ""
+            chronicle.children[event.event_id] = str(msgspec.json.decode(bytes_of(agreed) or b'""')), ""
     elif event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
         began = event.child_workflow_execution_started_event_attributes
-        if began.initiated_event_id in told.children:
-            how, _ = told.children[began.initiated_event_id]
+        if began.initiated_event_id in chronicle.children:
+            how, _ = chronicle.children[began.initiated_event_id]
             ref = execution_id(began.workflow_execution.run_id, began.workflow_execution.workflow_id)
-            told.children[began.initiated_event_id] = how, ref
+            chronicle.children[began.initiated_event_id] = how, ref
     elif event.event_type in _ENDED:
-        told.children.pop(getattr(event, _ENDED[event.event_type]).initiated_event_id, None)
+        chronicle.children.pop(getattr(event, _ENDED[event.event_type]).initiated_event_id, None)
 
 
 async def made_in(reader: Reader, event: HistoryEvent) -> StepResult | None:

@@ -31,7 +31,7 @@ from semel.engines.temporal.worker_requests import (
     STEP,
     ActivityAnswer,
     StepResult,
-    read_heirloom,
+    read_fork_request,
     request_id_of,
 )
 from semel.errors import ConfigError, InputError
@@ -41,7 +41,7 @@ from semel.flow.turn import Identity
 from semel.runtime.steps import StepOutcome, describe_step, run_step, transaction_of
 
 _read_id = decoder_of(str).decode
-_read_wards = decoder_of(dict[str, str]).decode
+_read_bound_children = decoder_of(dict[str, str]).decode
 
 
 class Service:
@@ -123,10 +123,10 @@ class Service:
             found = await self._cluster.outcome(id_, 1.0)
             if found is None:
                 continue
-            heir = await self._cluster.heir_of(id_) if found.status is Status.CANCELLED else None
-            if heir is None:
+            successor = await self._cluster.reset_successor(id_) if found.status is Status.CANCELLED else None
+            if successor is None:
                 break
-            id_ = heir
+            id_ = successor
         return wrap(msgspec.json.encode(ActivityAnswer(id_, found.status.value, raw(found.output), found.error)))
 
     async def inherit(self, data: bytes) -> RawValue:
@@ -135,16 +135,16 @@ class Service:
 
     async def close(self, data: bytes) -> RawValue:
         """End executions that go with another one, each as it was agreed."""
-        wards = _read_wards(data)
-        for id_ in [id_ for id_, how in wards.items() if how == ASKED]:
+        bound_children = _read_bound_children(data)
+        for id_ in [id_ for id_, how in bound_children.items() if how == ASKED]:
             await self._cluster.cancel(id_)
-            del wards[id_]
-        await self._cluster.let_go(wards)
+            del bound_children[id_]
+        await self._cluster.let_go(bound_children)
         return wrap(None)
 
     async def fork(self, data: bytes) -> RawValue:
         """What is there for a workflow that goes on from a row of another run."""
-        return wrap(carryover.pack(await self._cluster.inheritance(read_heirloom(data))))
+        return wrap(carryover.pack(await self._cluster.inheritance(read_fork_request(data))))
 
     async def step(self, data: bytes) -> RawValue:
         """Run a function that a workflow has left here, and write down the row it came with."""

@@ -80,7 +80,7 @@ def request_id_of(run: str, activity: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run}/{activity}"))
 
 
-read_heirloom: Final = decoder_of(ForkRequest).decode
+read_fork_request: Final = decoder_of(ForkRequest).decode
 read_made: Final = decoder_of(StepResult).decode
 read_told: Final = decoder_of(ActivityAnswer).decode
 

@@ -81,11 +81,11 @@ class Commands:
         self._room = steps.room()
         self._asked: dict[int, asyncio.Task[None]] = {}
         self._children: dict[str, asyncio.Task[Ended]] = {}
-        self._births: set[asyncio.Task[Any]] = set()
+        self._background: set[asyncio.Task[Any]] = set()
         """What has to have reached Temporal before this run may end."""
         self._letters: dict[str, asyncio.Task[Any]] = {}
         """The last signal that was sent to a workflow, by its id."""
-        self.wards: dict[str, str] = {}
+        self.bound_children: dict[str, str] = {}
         """Children that are to be closed with this workflow, and how. Temporal's own policy would close them when it
         continues as new or is reset, too."""
         self._begun: dict[int, tuple[str, asyncio.Task[Ended]]] = {}
@@ -113,7 +113,7 @@ class Commands:
 
     def carry_out(self, turn: Turn, row: bytes | None = None) -> None:
         """Do what a turn asks for, and no longer what it does not want any more. `row` goes along with its step."""
-        kept = [(old, heir) for old, heir in turn.kept if self._keeps(old)]
+        kept = [(old, successor) for old, successor in turn.kept if self._keeps(old)]
         gone = {old.number: old for old in [*turn.dropped, *(old for old, _ in turn.kept)]}
         dropped = {old.number for old in turn.dropped}
         done = self._hand_on(kept)
@@ -130,7 +130,7 @@ class Commands:
             if command.number in gone or command.number in done:
                 continue
             if ends and command.kind in STARTS and command.start is not None and workflow.patched(UNAWAITED):
-                self._bear(self._start_unawaited(command, command.start))
+                self._spawn(self._start_unawaited(command, command.start))
             else:
                 self._carry_out(command, row)
 
@@ -139,8 +139,8 @@ class Commands:
         if number not in self._asking or not workflow.patched(FOLLOWED):
             return False
         self._unheard.add(number)
-        self._births.add(task)
-        task.add_done_callback(self._births.discard)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
         return True
 
     def _give_up(self, command: Command, ref: str, running: asyncio.Task[Ended]) -> None:
@@ -148,7 +148,7 @@ class Commands:
         if ref in self._followed:
             running.cancel()
         if not _abandoned(command):
-            self._bear(self._bridge(CLOSE, {ref: "cancel"}))
+            self._spawn(self._bridge(CLOSE, {ref: "cancel"}))
 
     def _keeps(self, old: Command) -> bool:
         """Does what a command has begun go on, since another one wants it?"""
@@ -157,12 +157,12 @@ class Commands:
     def _hand_on(self, kept: Sequence[tuple[Command, Command]]) -> set[int]:
         """Commands that wait for what others have begun; the numbers of those that are done with that."""
         done = set()
-        for old, heir in kept:
+        for old, successor in kept:
             ref, running = self._begun.pop(old.number)
-            if heir.kind in (Kind.TASK, Kind.WORKFLOW) and heir.waits and heir.number not in self._asked:
-                self._begun[heir.number] = ref, running
-                self._ask(heir, self._end_for(heir))
-                done.add(heir.number)
+            if successor.kind in (Kind.TASK, Kind.WORKFLOW) and successor.waits and successor.number not in self._asked:
+                self._begun[successor.number] = ref, running
+                self._ask(successor, self._end_for(successor))
+                done.add(successor.number)
         return done
 
     def _carry_out(self, command: Command, row: bytes | None) -> None:
@@ -175,15 +175,15 @@ class Commands:
             case Kind.WORKFLOW:
                 self._ask(command, self._join(command))
             case Kind.ENQUEUE if command.start is not None:
-                self._bear(self._enqueue(command, command.start))
+                self._spawn(self._enqueue(command, command.start))
             case Kind.STEP | Kind.TRANSACTION:
                 self._running.add(command.number)
                 self.steps.add(command.number)
                 self._asked[command.number] = asyncio.create_task(self._step(command, row))
             case Kind.SEND:
-                self._bear(self._send(command))
+                self._spawn(self._send(command))
             case Kind.CANCEL:
-                self._bear(self._cancel(command))
+                self._spawn(self._cancel(command))
             case _:
                 pass  # timers are the host's, signals come by themselves, and the rest is noted
 
@@ -198,10 +198,10 @@ class Commands:
 
         self._asked[command.number] = asyncio.create_task(do())
 
-    def _bear(self, work: Any) -> asyncio.Task[Any]:
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
-        self._births.add(task)
-        task.add_done_callback(self._births.discard)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
         return task
 
     def resume(self, answers: Mapping[int, Resolved]) -> None:
@@ -227,13 +227,13 @@ class Commands:
                 await asyncio.wait(inside)
         for task in list(self._asked.values()):
             task.cancel()
-        while self._births:
-            await asyncio.wait(list(self._births))
+        while self._background:
+            await asyncio.wait(list(self._background))
 
     async def close(self) -> None:
         """Close the children that are to go with it."""
-        if self.wards:
-            await self._bridge(CLOSE, self.wards)
+        if self.bound_children:
+            await self._bridge(CLOSE, self.bound_children)
 
     def forget(self) -> None:
         """Its steps are not run here any more."""
@@ -284,7 +284,7 @@ class Commands:
         ref, running = self._begun[command.number]
         ended = await asyncio.shield(running)
         self._begun.pop(command.number, None)
-        self.wards.pop(ref, None)
+        self.bound_children.pop(ref, None)
         source = self._followed.pop(ref, child_source((split(ref) or ("", ""))[1]))
         if source is not None:
             self._sources[command.number] = source
@@ -309,7 +309,7 @@ class Commands:
         )
         ref = execution_id(handle.first_execution_run_id, id_)
         if on_close != "abandon":
-            self.wards[ref] = on_close
+            self.bound_children[ref] = on_close
         return ref, asyncio.create_task(self._end_of(handle, ref))
 
     async def _end_of(self, handle: Any, ref: str) -> Ended:
@@ -320,7 +320,7 @@ class Commands:
                 return await self._outcome(ref)  # it may go on, reset, as another one
             return ended_of(error.cause)
         finally:
-            self.wards.pop(ref, None)
+            self.bound_children.pop(ref, None)
 
     def _nameless(self, start: StartRequest) -> str:
         """An id that is the same each time this is replayed."""
@@ -353,7 +353,7 @@ class Commands:
         on_close = None if command.on_close == "abandon" else command.on_close
         found = told_of(await self._bridge(START, self._request(start, on_close)))
         if found.begun and on_close is not None:
-            self.wards[found.id] = on_close
+            self.bound_children[found.id] = on_close
         return found
 
     def _request(self, start: StartRequest, on_close: str | None = None) -> Raw:

@@ -71,7 +71,7 @@ class EntityHost(FlowHost):
     def __init__(self, entity: Entity[Any], settings: Settings) -> None:
         super().__init__(replace(settings, max_payload=min(settings.max_payload, STATE_BYTES)))
         self._entity = entity
-        self._shelf = AnsweredKeys()
+        self._answered = AnsweredKeys()
         self._last = Snapshot(b"{}")
         """What it was when it last rested."""
         self._fresh: Snapshot | None = None
@@ -119,14 +119,14 @@ class EntityHost(FlowHost):
             if taken.start != NOTHING:
                 self._last = snapshot.load(bytes(taken.start))
             for row in taken.rows:
-                self._shelf.put(row)
+                self._answered.put(row)
         self._live = self._actor()
         self.commands = Commands(self, self._live)
         return self._live
 
     def _actor(self) -> _Actor:
         """The code, as it goes on from when it last rested."""
-        rows = [_seen_row(row) for row in self._shelf.rows.values()]
+        rows = [_seen_row(row) for row in self._answered.rows.values()]
         actor = _Actor(self._entity, self._who, self.settings, self._last, Seen(self._entity.fresh_window(), rows))
         actor.outer = asyncio.get_running_loop()
         self._cover(actor)
@@ -177,9 +177,9 @@ class EntityHost(FlowHost):
         await super()._note(self._live or instance, turn)
         self._fresh = turn.fresh
         for reply in turn.replies:
-            self._shelf.put(row_of(reply))
+            self._answered.put(row_of(reply))
         for number in turn.forgotten:
-            self._shelf.drop(number)
+            self._answered.drop(number)
         if turn.snapshot is not None:
             self._last = turn.snapshot
         warn_of_conflicts(self._who.key, turn.conflicts)
@@ -199,7 +199,7 @@ class EntityHost(FlowHost):
 
     def _mark_failed(self, turn: Turn) -> None:
         """Let `semel doctor` find it while it has messages that failed."""
-        failing = bool(self._shelf.failed)
+        failing = bool(self._answered.failed)
         if failing == self._marked and not (failing and any(c.kind is Kind.ATTRIBUTE for c in turn.commands)):
             return
         self._marked = failing
@@ -221,7 +221,7 @@ class EntityHost(FlowHost):
         workflow.continue_as_new(args=[wrap(b"{}"), wrap(packed.data)], memo=memo_of_this())
 
     def _pack(self, start: bytes | None = None) -> Packed:
-        packed = pack(list(self._shelf.rows.values()), start)
+        packed = pack(list(self._answered.rows.values()), start)
         if packed.answers or packed.keys:
             workflow.logger.warning(
                 "%s: %s answers and %s keys within its window are forgotten, the oldest ones: together they are larger "

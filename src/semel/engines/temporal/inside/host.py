@@ -377,7 +377,7 @@ class WorkflowHost(FlowHost):
             if _was_stopped():
                 raise asyncio.CancelledError
             workflow.upsert_memo({BEGUN: True})
-        left = await self._inherit(given.heir) if given.heir is not None else Inheritance(given)
+        left = await self._inherit(given.fork_point) if given.fork_point is not None else Inheritance(given)
         rows = [bytes(row) for row in left.rows]
         start = Snapshot(input) if left.carried.start == NOTHING else snapshot.load(bytes(left.carried.start))
         code = await self._version(rows)
@@ -387,12 +387,12 @@ class WorkflowHost(FlowHost):
         self._cover(made)
         made.timeout = self.card.timeout_or(code.timeout)
         self.commands = Commands(self, made)
-        self.commands.wards.update({**given.wards, **left.wards})
+        self.commands.bound_children.update({**given.bound_children, **left.bound_children})
         self.journal = Journal(lambda: self._cover(Instance(code, who, self.settings, start)), rows)
         self.position = left.carried.base + len(rows)
         if given.stopped:
             self.arrive(Stopped())
-        if given.heir is not None:
+        if given.fork_point is not None:
             await self._go_on(made, left)
         return made
 
@@ -407,8 +407,8 @@ class WorkflowHost(FlowHost):
             MessageCounts().refuse(self.clock.now(), conflicts)
         warn_of_conflicts(self.card.key, conflicts)
 
-    async def _inherit(self, heir: ForkPoint) -> Inheritance:
-        ask = ForkRequest(workflow.info().workflow_id, heir.run, heir.commit)
+    async def _inherit(self, fork_point: ForkPoint) -> Inheritance:
+        ask = ForkRequest(workflow.info().workflow_id, fork_point.run, fork_point.commit)
         return carryover.unpack(unwrap(await self._through(self._call_worker(FORK, ask))) or b"{}")
 
     async def _go_on(self, instance: Instance, left: Inheritance) -> None:
@@ -447,7 +447,7 @@ class WorkflowHost(FlowHost):
             Raw(snapshot.dump(start)),
             self.position,
             instance.who.seed,
-            self.commands.wards,
+            self.commands.bound_children,
             any(isinstance(what, Stopped) for what, _ in came),
         )
         workflow.continue_as_new(args=[wrap(taken.input), wrap(msgspec.json.encode(carried))], memo=memo_of_this())
