@@ -14,6 +14,8 @@ from semel.contract.records import (
 )
 from semel.contract.retry import Retry
 from semel.errors import (
+    AlreadyCompleted,
+    AlreadyExists,
     ConfigError,
     DefinitionError,
     Duplicate,
@@ -47,6 +49,8 @@ from semel.errors import (
     SqliteLibraryConflict,
     TaskAlreadyCompleted,
     TaskAlreadyExists,
+    WorkflowAlreadyCompleted,
+    WorkflowAlreadyExists,
     WorkflowEnded,
 )
 
@@ -117,6 +121,8 @@ else:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlreadyCompleted",
+    "AlreadyExists",
     "App",
     "AsyncTask",
     "Call",
@@ -182,6 +188,8 @@ __all__ = [
     "WorkerEventType",
     "Workflow",
     "WorkflowCall",
+    "WorkflowAlreadyCompleted",
+    "WorkflowAlreadyExists",
     "WorkflowEnded",
     "configure_logging",
     "current",

@@ -215,8 +215,8 @@ class App(Inspection, Transactions):
     ) -> Handle[Any]:
         """Start a workflow under its id. When this returns, it is committed.
 
-        The id is a key like any other: a duplicate gets a handle to the same execution, or an error with
-        `on_duplicate="raise"`; the same id with other input is a KeyConflict. A name instead of a function starts a
+        The id is a key like any other: a duplicate gets a handle to the same execution, or with `on_duplicate="raise"`
+        WorkflowAlreadyExists or WorkflowAlreadyCompleted; the same id with other input is a KeyConflict. A name instead of a function starts a
         workflow of a Temporal cluster that other workers run, on their `task_queue`. Arguments are given by position,
         or by name with `process_order.call(…)`.
         """

@@ -11,8 +11,12 @@
     │   └── NotDecodable            V04  stored data that no longer fits the annotation
     ├── Duplicate
     │   ├── KeyConflict             K02  same key, different input or function
-    │   ├── TaskAlreadyExists       K03  an execution with this key exists (on_duplicate="raise")
-    │   └── TaskAlreadyCompleted    K04  an execution with this key completed (on_duplicate="raise")
+    │   ├── AlreadyExists                 (on_duplicate="raise")
+    │   │   ├── TaskAlreadyExists       K03  a task with this key exists
+    │   │   └── WorkflowAlreadyExists   K05  a workflow with this key exists
+    │   └── AlreadyCompleted              (on_duplicate="raise")
+    │       ├── TaskAlreadyCompleted    K04  a task with this key completed
+    │       └── WorkflowAlreadyCompleted K06 a workflow with this key completed
     ├── OutcomeError
     │   ├── ExecutionFailed         R01  the execution ended failed
     │   ├── ExecutionCancelled      R02  the execution was cancelled
@@ -165,21 +169,41 @@ class KeyConflict(Duplicate):
         self.differences = differences
 
 
-class TaskAlreadyExists(Duplicate):
+class AlreadyExists(Duplicate):
     """`on_duplicate="raise"`: an execution holds the key and has not completed."""
+
+
+class TaskAlreadyExists(AlreadyExists):
+    """`on_duplicate="raise"`: a task holds the key and has not completed."""
 
     code = "SEMEL-K03"
 
 
-class TaskAlreadyCompleted(Duplicate):
-    """`on_duplicate="raise"`: an execution with this key has completed; `result` is its result."""
+class WorkflowAlreadyExists(AlreadyExists):
+    """`on_duplicate="raise"`: a workflow holds the key and has not completed."""
 
-    code = "SEMEL-K04"
+    code = "SEMEL-K05"
+
+
+class AlreadyCompleted(Duplicate):
+    """`on_duplicate="raise"`: an execution with this key has completed; `result` is its result."""
 
     def __init__(self, message: str, *, existing_execution_id: str, completed_at: datetime, result: Any) -> None:
         super().__init__(message, existing_execution_id=existing_execution_id, status="completed")
         self.completed_at = completed_at
         self.result = result
+
+
+class TaskAlreadyCompleted(AlreadyCompleted):
+    """`on_duplicate="raise"`: a task with this key has completed; `result` is its result."""
+
+    code = "SEMEL-K04"
+
+
+class WorkflowAlreadyCompleted(AlreadyCompleted):
+    """`on_duplicate="raise"`: a workflow with this key has completed; `result` is its result."""
+
+    code = "SEMEL-K06"
 
 
 class OutcomeError(SemelError):

@@ -18,6 +18,8 @@ from semel.engine.outcomes import failure
 from semel.engine.protocol import Admission, EngineVerbs, RecordedRun
 from semel.engine.start_request import StartRequest
 from semel.errors import (
+    AlreadyCompleted,
+    AlreadyExists,
     InvalidValue,
     KeyConflict,
     NotCommitted,
@@ -25,6 +27,8 @@ from semel.errors import (
     ResultPending,
     TaskAlreadyCompleted,
     TaskAlreadyExists,
+    WorkflowAlreadyCompleted,
+    WorkflowAlreadyExists,
     WorkflowEnded,
 )
 from semel.flow import history_file, snapshot
@@ -230,7 +234,7 @@ def _decode_result(app: App, name: str, data: bytes | None) -> Any:
 
 async def refusal(
     app: App, verbs: EngineVerbs, start: StartRequest, admission: Admission
-) -> KeyConflict | TaskAlreadyExists | TaskAlreadyCompleted:
+) -> KeyConflict | AlreadyExists | AlreadyCompleted:
     """The error that says why there is no handle for the caller."""
     match admission.decision:
         case Refuse(prior, reason):
@@ -248,19 +252,20 @@ async def _conflict(verbs: EngineVerbs, start: StartRequest, prior: Prior, reaso
 
 async def _duplicate(
     app: App, verbs: EngineVerbs, start: StartRequest, prior: Prior
-) -> TaskAlreadyExists | TaskAlreadyCompleted:
+) -> AlreadyExists | AlreadyCompleted:
+    workflow = start.options.kind == "workflow"
     execution = await verbs.get(prior.id)
     if execution is not None and execution.status is Status.COMPLETED and execution.finished_at is not None:
         when = execution.finished_at
         outcome = None if execution.expired else await verbs.outcome(prior.id, None)
-        return TaskAlreadyCompleted(
+        return (WorkflowAlreadyCompleted if workflow else TaskAlreadyCompleted)(
             f"{start.options.kind} {start.key!r} completed at {when:%Y-%m-%d %H:%M:%S} UTC as execution {prior.id}.",
             existing_execution_id=prior.id,
             completed_at=when,
             result=None if outcome is None else _decode_result(app, start.options.name, outcome.output),
         )
     status = prior.status if execution is None else execution.status
-    return TaskAlreadyExists(
+    return (WorkflowAlreadyExists if workflow else TaskAlreadyExists)(
         f"{start.options.kind} {start.key!r} is already {status}, as execution {prior.id}.",
         existing_execution_id=prior.id,
         status=status,

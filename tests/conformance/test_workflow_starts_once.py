@@ -87,12 +87,12 @@ async def test_raise_on_duplicate(world: World) -> None:
         return "done"
 
     first = await app.start_workflow(flow, workflow_id="k")
-    with pytest.raises(semel.TaskAlreadyExists, match="]: workflow 'k' is already pending") as exists:
+    with pytest.raises(semel.WorkflowAlreadyExists, match="]: workflow 'k' is already pending") as exists:
         await app.start_workflow(flow, workflow_id="k", on_duplicate="raise")
     assert exists.value.existing_execution_id == first.id
     async with world.worker(app):
         await first.result(timeout="60s")
-    with pytest.raises(semel.TaskAlreadyCompleted, match="]: workflow 'k' completed at") as completed:
+    with pytest.raises(semel.WorkflowAlreadyCompleted, match="]: workflow 'k' completed at") as completed:
         await app.start_workflow(flow, workflow_id="k", on_duplicate="raise")
     assert completed.value.result == "done"
 

@@ -62,7 +62,7 @@ async def test_the_same_id_joins_then_replays_and_other_input_is_refused(cluster
         first = await provision(app, ACME, 5, True)
         joined = await provision(app, ACME, 5, True)
         assert (joined.id, joined.duplicate) == (first.id, True)
-        with pytest.raises(semel.TaskAlreadyExists):
+        with pytest.raises(semel.WorkflowAlreadyExists):
             await provision(app, ACME, 5, True, on_duplicate="raise")
         with pytest.raises(semel.KeyConflict) as conflict:
             await provision(app, {**ACME, "plan": "free"}, 5, True)
