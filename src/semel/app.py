@@ -216,9 +216,9 @@ class App(Inspection, Transactions):
         """Start a workflow under its id. When this returns, it is committed.
 
         The id is a key like any other: a duplicate gets a handle to the same execution, or with `on_duplicate="raise"`
-        WorkflowAlreadyExists or WorkflowAlreadyCompleted; the same id with other input is a KeyConflict. A name instead of a function starts a
-        workflow of a Temporal cluster that other workers run, on their `task_queue`. Arguments are given by position,
-        or by name with `process_order.call(…)`.
+        WorkflowAlreadyExists or WorkflowAlreadyCompleted; the same id with other input is a KeyConflict.
+        A name instead of a function starts a workflow of a Temporal cluster that other workers run, on their
+        `task_queue`. Arguments are given by position, or by name with `process_order.call(…)`.
         """
         refuse_missing("start_workflow", options)
         options, by_name = split_options(options, WorkflowOptions)
