@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 async def through_the_workers_loop(app: semel.App, task: Any, loop: asyncio.AbstractEventLoop) -> None:
     def ask() -> None:
-        asyncio.run_coroutine_threadsafe(app.enqueue(task, task_id="t"), loop).result(20)
+        asyncio.run_coroutine_threadsafe(app.enqueue(task, task_id="t"), loop).result(60)
 
     await asyncio.to_thread(ask)
 
@@ -28,7 +28,7 @@ USES: dict[str, Callable[[semel.App, Any, asyncio.AbstractEventLoop], object]] =
     "own loop, close": lambda app, task, loop: asyncio.run(app.close()),
     "its loop": lambda app, task, loop: asyncio.run_coroutine_threadsafe(
         app.enqueue(task, task_id="t"), loop
-    ).result(20),
+    ).result(60),
     "a thread, its loop": lambda app, task, loop: asyncio.run(through_the_workers_loop(app, task, loop)),
 }  # fmt: skip
 

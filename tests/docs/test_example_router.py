@@ -93,7 +93,7 @@ async def test_agents_outlive_their_router_and_its_worker(world: World, router: 
     async with world.worker(router.app, grace="0s"):
         await ready(router)
         handle = await router.kick("shop")
-        await asyncio.wait_for(asked.wait(), 20)
+        await asyncio.wait_for(asked.wait(), 60)
         await eventually(lambda: asleep(handle))
         await handle.terminate("no longer needed")
         assert await ended(handle) == "cancelled"

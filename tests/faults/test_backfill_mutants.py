@@ -150,7 +150,7 @@ async def one_carries_on_at_a_time(shop: ScheduleShop) -> None:
     try:
         async with other.transaction():
             await other.fetch("select * from semel_backfill for update")
-            assert await asyncio.wait_for((await shop.schedules()).backfills.carry_on(), 5) == 0
+            assert await asyncio.wait_for((await shop.schedules()).backfills.carry_on(), 20) == 0
     finally:
         await other.close()
 

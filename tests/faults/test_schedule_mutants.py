@@ -49,9 +49,9 @@ async def one_looks_at_a_time(shop: ScheduleShop) -> None:
         async with other.transaction():
             await other.fetch("select * from semel_schedule for update")
             schedules = await shop.schedules()
-            assert await asyncio.wait_for(schedules.tick(), 5) == 0
+            assert await asyncio.wait_for(schedules.tick(), 20) == 0
             found = shop.store.run(scripts.tick, "default", ["report"], schedules._where, 1 << 20)
-            assert (await asyncio.wait_for(found, 5)).looked == 0
+            assert (await asyncio.wait_for(found, 20)).looked == 0
     finally:
         await other.close()
 

@@ -90,5 +90,5 @@ async def test_after_a_long_time_without_it(cluster: TemporalWorld) -> None:
 
     async with other.worker():
         await eventually(lambda: tried(6), within=120)
-        async with app.worker(), asyncio.timeout(10):
+        async with app.worker(), asyncio.timeout(20):
             assert await handle.result() == "ran"
