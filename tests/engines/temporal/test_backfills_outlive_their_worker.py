@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,10 +23,9 @@ async def put(shop: Shop, **options: Any) -> None:
     await shop.app.schedules.put("a", shop.report, every="1h", start_at=begin, **options)
 
 
-async def ask(shop: Shop, **options: Any) -> BackfillInfo:
+async def ask(app: semel.App, begin: datetime, **options: Any) -> BackfillInfo:
     """A backfill of two slots of the past, both at once."""
-    begin = shop.begin - 5 * HOUR
-    return await shop.app.schedules.backfill("a", begin, begin + 2 * HOUR, max_active=2, **options)
+    return await app.schedules.backfill("a", begin, begin + 2 * HOUR, max_active=2, **options)
 
 
 async def completed(world: TemporalWorld, shop: Shop, id: str, count: int) -> None:
@@ -42,22 +41,23 @@ async def test_runs_of_a_backfill_are_started_once_also_those_that_run_again(
     cluster: TemporalWorld, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[semel.Run] = []
-    shop, heir = Shop(cluster, seen), Shop(cluster, seen)
+    shop, other = Shop(cluster, seen), Shop(cluster, seen)
+    begin = shop.begin - 5 * HOUR
     await put(shop)
-    async with cluster.worker(heir.app):
-        await completed(cluster, heir, (await ask(heir)).id, 2)
-    again = await ask(shop, rerun="all")
+    async with cluster.worker(other.app):
+        await completed(cluster, other, (await ask(other.app, begin)).id, 2)
+    again = await ask(shop.app, begin, rerun="all")
     die_at(await shop.runs_on_the_cluster(), at, monkeypatch)
     with pytest.raises(Died):
         await (await shop.engine()).backfills.carry_on()
     if at == 0:
         await cluster.jump("2m")
-        assert [str(one.kind) for one in await heir.app.schedules.reconcile()] == ["unstarted"] * 2
-        assert [one.fixed for one in await heir.app.schedules.reconcile(fix=True)] == [True] * 2
-    async with cluster.worker(heir.app):
-        await completed(cluster, heir, again.id, 2)
+        assert [str(one.kind) for one in await other.app.schedules.reconcile()] == ["unstarted"] * 2
+        assert [one.fixed for one in await other.app.schedules.reconcile(fix=True)] == [True] * 2
+    async with cluster.worker(other.app):
+        await completed(cluster, other, again.id, 2)
     assert Counter(run.generation for run in seen) == {0: 2, 1: 2}
-    runs = await heir.app.schedules.runs("a")
+    runs = await other.app.schedules.runs("a")
     assert len({run.execution for run in runs}) == 4, "each is an execution of its own"
 
 
