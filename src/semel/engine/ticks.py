@@ -120,6 +120,7 @@ class _Standing(NamedTuple):
     """None where nothing is counted from it: else it would keep schedules apart that stand alike."""
     now: int
     unbegun: tuple[SlotRun, ...]
+    down_since: int | None
 
 
 @lru_cache(maxsize=256)
@@ -139,6 +140,7 @@ def _decide(at: _Standing) -> tuple[Tick, int, int | None]:
         pauses=at.pauses,
         last_end=at.last_end,
         unbegun=at.unbegun,
+        down_since=optional(at.down_since),
     )
     if at.new_timing is None:
         tick = due(at.timing, at.policy, state, from_micros(at.now))
@@ -154,12 +156,14 @@ def advance(
     *,
     begun: Begun = MappingProxyType({}),
     new: ScheduleDefinition | None = None,
+    down_for: int = 0,
     max_payload: int,
 ) -> Advance:
     """Look at a schedule at `row.now`.
 
     `previous` is the result of its last run; `begun` says of runs that are past their start deadline whether they have
-    begun, and else they are dropped; `new` is a definition that it gets now.
+    begun, and else they are dropped; `new` is a definition that it gets now; `down_for` are the microseconds for which
+    the engine did not answer whoever looks.
     """
     definition = ScheduleDefinition.from_bytes(row.definition, row.id)
     state, unbegun = _drop_unbegun(read_state(row.state), begun)
@@ -172,7 +176,7 @@ def advance(
         dropped = tuple(Skipped(SkipReason.DEADLINE, run.slot, run.slot, 1) for run in unbegun)
         return Advance(row.id, row.cursor, None, state, (), dropped, None, (), None, paused_now=True, note=note)
     current, version = (definition, row.version) if new is None else (new, row.version + 1)
-    tick, cursor, look_again = _decide(_standing_of(row, definition, new, state, len(live), unbegun))
+    tick, cursor, look_again = _decide(_standing_of(row, definition, new, state, len(live), unbegun, down_for))
     skipped, last_skipped = _join_ranges(tick, state.skipped, definition.timing)
     due_at = None
     if row.paused_at is None:
@@ -208,6 +212,7 @@ def _standing_of(
     state: StoredState,
     active: int,
     unbegun: tuple[SlotRun, ...],
+    down_for: int,
 ) -> _Standing:
     timing, new_timing = definition.timing, None if new is None else new.timing
     counts_from_end = timing.after == "finish" or (new_timing is not None and new_timing.after == "finish")
@@ -226,6 +231,7 @@ def _standing_of(
         state.last_end if counts_from_end else None,
         row.now,
         unbegun,
+        row.now - down_for if down_for else None,
     )
 
 
