@@ -204,6 +204,8 @@ class StoredState(Struct, frozen=True, omit_defaults=True):
     """Runs that failed, one after the other."""
     skipped: SkippedRange | None = None
     window_slots: int = 0
+    stopping: tuple[str, ...] = ()
+    """Active runs that were to be stopped for a newer slot. Whoever decided it may have died before it was done."""
 
     def to_bytes(self) -> bytes:
         """As JSON."""

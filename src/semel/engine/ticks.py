@@ -178,6 +178,8 @@ def advance(
     current, version = (definition, row.version) if new is None else (new, row.version + 1)
     tick, cursor, look_again = _decide(_standing_of(row, definition, new, state, len(live), unbegun, down_for))
     skipped, last_skipped = _join_ranges(tick, state.skipped, definition.timing)
+    active = tuple([run.execution for run in live])
+    stopped = active if tick.stop is not None else ()
     due_at = None
     if row.paused_at is None:
         due_at = _next_look(tick, look_again, current, live, row.now)
@@ -196,11 +198,12 @@ def advance(
             completed=state.completed,
             failures=state.failures,
             skipped=last_skipped if new is None else None,
+            stopping=stopped or tuple([one for one in state.stopping if one in active]),
         ),
         tuple([_start(row.id, current, version, run, previous, max_payload) for run in tick.start]),
         skipped,
         tick.stop,
-        tuple(run.execution for run in live) if tick.stop is not None else (),
+        stopped,
         tick.ahead,
     )
 
