@@ -1,4 +1,4 @@
-"""The database, or the Temporal server, is away for a whole minute: each misfire policy does what it says afterwards."""
+"""The database, or the Temporal server, is away for a minute: each misfire policy does what it says afterwards."""
 
 from __future__ import annotations
 
