@@ -208,6 +208,54 @@ def advance(
     )
 
 
+def advance_all(
+    rows: Sequence[ScheduleRow],
+    ended: Ended,
+    previous: Mapping[str, Any],
+    begun: Begun,
+    *,
+    down_for: int,
+    max_payload: int,
+) -> list[Advance]:
+    """Look at many schedules: see `advance`; `previous` is by their ids.
+
+    Those that stand alike are looked at once, since only the ids of their runs differ.
+    """
+    advances: list[Advance] = []
+    looked: dict[tuple[object, ...], Advance] = {}
+    for row in rows:
+        alike = (row.definition, row.state, row.cursor, row.version, row.paused_at, row.now)
+        found = looked.get(alike)
+        if found is not None:
+            advances.append(_advance_alike(row.id, found))
+            continue
+        told = previous.get(row.id)
+        found = advance(row, ended, told, begun=begun, down_for=down_for, max_payload=max_payload)
+        advances.append(found)
+        definition = ScheduleDefinition.from_bytes(row.definition, row.id)
+        if definition.run_parameter is None and not definition.timing.has_jitter:
+            looked[alike] = found
+    return advances
+
+
+def _advance_alike(id: str, found: Advance) -> Advance:
+    """What a look at a schedule comes to that stands as another one does."""
+    starts = []
+    for start in found.starts:
+        old = start.request
+        request = StartRequest(
+            new_id(),
+            stored_slot_run_id(id, start.slot),
+            old.payload,
+            old.fingerprint,
+            old.options,
+            old.concurrency_key,
+            start_by=old.start_by,
+        )
+        starts.append(start._replace(request=request, schedule=id))
+    return found._replace(id=id, starts=tuple(starts))
+
+
 def _standing_of(
     row: ScheduleRow,
     definition: ScheduleDefinition,

@@ -27,6 +27,7 @@ from semel.engine.ticks import (
     Ended,
     Start,
     advance,
+    advance_all,
     end_pause,
     last_completed,
     make_manual_start,
@@ -79,10 +80,7 @@ def tick(namespace: str, ids: list[str] | None, where: Runs, max_payload: int, d
     ended = yield from where.ends(rows)
     begun = yield from _drop_overdue(namespace, rows, where)
     previous = yield from _previous_results(rows, ended, where)
-    advances = [
-        advance(row, ended, previous.get(row.id), begun=begun, down_for=down_for, max_payload=max_payload)
-        for row in rows
-    ]
+    advances = advance_all(rows, ended, previous, begun, down_for=down_for, max_payload=max_payload)
     started = yield from _carry_out(namespace, advances, where)
     return TickResult(len(rows), tuple(started), tuple(advances))
 
