@@ -129,6 +129,39 @@ class TestMisfire:
         assert (started(found), skipped(found)) == (["13:00"], [("late", "09:00", "12:00", 4)])
         assert found.start[0].window_start == at("12:00")
 
+    def test_slots_that_fired_while_the_engine_did_not_answer_say_so(self) -> None:
+        found = tick("13:00:05", state={"down_since": at("10:00")})
+        assert started(found) == ["13:00"]
+        assert skipped(found) == [("late", "09:00", "09:00", 1), ("engine down", "10:00", "12:00", 3)]
+        assert skipped(tick("12:45", state={"down_since": at("07:00")})) == [("engine down", "09:00", "12:00", 4)]
+        assert skipped(tick("12:45", state={"down_since": at("12:40")})) == [("late", "09:00", "12:00", 4)]
+
+    def test_an_outage_and_a_pause_have_each_their_slots(self) -> None:
+        pauses = (Pause(at("10:30"), at("11:30")),)
+        found = tick("13:45", state={"pauses": pauses, "down_since": at("09:30")})
+        assert skipped(found) == [
+            ("late", "09:00", "09:00", 1),
+            ("engine down", "10:00", "10:00", 1),
+            ("paused", "11:00", "11:00", 1),
+            ("engine down", "12:00", "13:00", 2),
+        ]
+
+    def test_in_an_outage_a_slot_fires_when_its_jitter_is_over(self) -> None:
+        timing = Timing(cron="0 * * * *", jitter="30m", schedule_id="s")
+        fires = timing.fires_at(at("10:00"))
+        for down_since, late in ((fires, 1), (fires + timedelta(microseconds=1), 2)):
+            state = {"down_since": down_since}
+            found = tick("12:59:59", timing=timing, state=state, grace="1s")
+            assert [(one.reason.value, one.count) for one in found.skipped] == [
+                ("late", late),
+                ("engine down", 4 - late),
+            ]
+
+    def test_policies_that_run_what_is_late_do_so_after_an_outage(self) -> None:
+        state = {"down_since": at("08:30")}
+        for policy in ({"misfire": "catchup", "max_catchup": 2}, {"misfire": "compress"}):
+            assert tick("12:45", state=state, **policy) == tick("12:45", **policy)
+
     def test_catch_up_runs_the_newest_oldest_first_one_after_the_other(self) -> None:
         found = tick("20:45", misfire="catchup", max_catchup=3)
         assert (started(found), waiting(found)) == (["18:00"], ["19:00", "20:00"])

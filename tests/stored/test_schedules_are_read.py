@@ -85,3 +85,9 @@ def test_a_run_that_may_be_dropped_means_what_it_meant() -> None:
     assert found.to_bytes() == data
     assert found.active == (ActiveRun("01a1ec0ce73b770ebd75434eacd1cb41", AT, AT + HOUR, AT - HOUR, 2),)
     assert (found.window_from, found.window_slots) == (AT, 3)
+
+
+def test_runs_that_are_to_be_stopped_mean_what_they_meant() -> None:
+    stored = b'{"stopping":["activity-daily:2027-01-01T09:00:00+00:00"]}'
+    assert read_state(stored).stopping == ("activity-daily:2027-01-01T09:00:00+00:00",)
+    assert read_state(stored).to_bytes() == stored

@@ -51,6 +51,7 @@ class SkipReason(StrEnum):
     """Why a slot did not run."""
 
     LATE = "late"
+    ENGINE_DOWN = "engine down"
     OVERLAP = "overlap"
     PAUSED = "paused"
     EXCLUDED = "excluded"

@@ -55,7 +55,8 @@ class ScheduleState:
 
     `active` counts its runs that have not ended. `unbegun` are runs that were started and have been dropped since,
     because nobody began them in time. `pauses` are those since the last tick that was not paused. `last_end` is the end
-    of the last run, for `after="finish"`. The other fields are what the last `Tick` returned.
+    of the last run, for `after="finish"`. `down_since`: whoever looks could not before, because the engine did not
+    answer since then. The other fields are what the last `Tick` returned.
     """
 
     cursor: datetime
@@ -68,6 +69,7 @@ class ScheduleState:
     pauses: tuple[Pause, ...] = ()
     last_end: datetime | None = None
     unbegun: tuple[SlotRun, ...] = ()
+    down_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,10 +351,18 @@ class _Decision:
     def _skip_late(self, after: datetime, until: datetime) -> None:
         """Note the slots in (after, until] as late. Single times among them run nevertheless, one after the other."""
         for slot in self._late_single_times(after, until):
-            self._skip(SkipReason.LATE, self.timing.span(after, slot - _SECOND))
+            self._skip_missed(after, slot - _SECOND)
             self.line.append(self._run(slot, caught_up=True))
             after = slot
-        self._skip(SkipReason.LATE, self.timing.span(after, until))
+        self._skip_missed(after, until)
+
+    def _skip_missed(self, after: datetime, until: datetime) -> None:
+        """Note the slots in (after, until] as late; those that fired since the engine was down, with that reason."""
+        down_since = self.state.down_since
+        last_before = until if down_since is None else self._last_fired(down_since) or after
+        edge = min(max(last_before, after), until)
+        self._skip(SkipReason.LATE, self.timing.span(after, edge))
+        self._skip(SkipReason.ENGINE_DOWN, self.timing.span(edge, until))
 
     def _late_single_times(self, after: datetime, until: datetime) -> list[datetime]:
         return self.timing.single_times(after, until) if self.timing.others and after < until else []

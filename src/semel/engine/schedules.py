@@ -71,12 +71,17 @@ class ScheduleDefinition(Struct, frozen=True):
     def from_bytes(data: bytes, id: str) -> ScheduleDefinition:
         """The definition of a schedule. NotDecodable: a newer release has written it."""
         try:
-            return _definition(bytes(data), id if b'"jitter"' in data else "")
+            has_jitter = data.count(b'"jitter"') > data.count(_NO_JITTER)
+            return _definition(bytes(data), id if has_jitter else "")
         except msgspec.MsgspecError as error:
             raise NotDecodable(
                 f"the definition of schedule {id!r} cannot be read ({phrase(error)}): it was made by a newer release. "
                 "A worker of that release runs it."
             ) from error
+
+
+_NO_JITTER: Final = b'"jitter":"P0D"'
+"""How a definition without jitter is stored: only with jitter does what is read depend on the id of the schedule."""
 
 
 class _StoredTiming(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -204,6 +209,8 @@ class StoredState(Struct, frozen=True, omit_defaults=True):
     """Runs that failed, one after the other."""
     skipped: SkippedRange | None = None
     window_slots: int = 0
+    stopping: tuple[str, ...] = ()
+    """Active runs that were to be stopped for a newer slot. Whoever decided it may have died before it was done."""
 
     def to_bytes(self) -> bytes:
         """As JSON."""

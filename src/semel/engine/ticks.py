@@ -120,6 +120,7 @@ class _Standing(NamedTuple):
     """None where nothing is counted from it: else it would keep schedules apart that stand alike."""
     now: int
     unbegun: tuple[SlotRun, ...]
+    down_since: int | None
 
 
 @lru_cache(maxsize=256)
@@ -139,6 +140,7 @@ def _decide(at: _Standing) -> tuple[Tick, int, int | None]:
         pauses=at.pauses,
         last_end=at.last_end,
         unbegun=at.unbegun,
+        down_since=optional(at.down_since),
     )
     if at.new_timing is None:
         tick = due(at.timing, at.policy, state, from_micros(at.now))
@@ -154,12 +156,14 @@ def advance(
     *,
     begun: Begun = MappingProxyType({}),
     new: ScheduleDefinition | None = None,
+    down_for: int = 0,
     max_payload: int,
 ) -> Advance:
     """Look at a schedule at `row.now`.
 
     `previous` is the result of its last run; `begun` says of runs that are past their start deadline whether they have
-    begun, and else they are dropped; `new` is a definition that it gets now.
+    begun, and else they are dropped; `new` is a definition that it gets now; `down_for` are the microseconds for which
+    the engine did not answer whoever looks.
     """
     definition = ScheduleDefinition.from_bytes(row.definition, row.id)
     state, unbegun = _drop_unbegun(read_state(row.state), begun)
@@ -172,8 +176,10 @@ def advance(
         dropped = tuple(Skipped(SkipReason.DEADLINE, run.slot, run.slot, 1) for run in unbegun)
         return Advance(row.id, row.cursor, None, state, (), dropped, None, (), None, paused_now=True, note=note)
     current, version = (definition, row.version) if new is None else (new, row.version + 1)
-    tick, cursor, look_again = _decide(_standing_of(row, definition, new, state, len(live), unbegun))
+    tick, cursor, look_again = _decide(_standing_of(row, definition, new, state, len(live), unbegun, down_for))
     skipped, last_skipped = _join_ranges(tick, state.skipped, definition.timing)
+    active = tuple([run.execution for run in live])
+    stopped = active if tick.stop is not None else ()
     due_at = None
     if row.paused_at is None:
         due_at = _next_look(tick, look_again, current, live, row.now)
@@ -192,13 +198,62 @@ def advance(
             completed=state.completed,
             failures=state.failures,
             skipped=last_skipped if new is None else None,
+            stopping=stopped or tuple([one for one in state.stopping if one in active]),
         ),
         tuple([_start(row.id, current, version, run, previous, max_payload) for run in tick.start]),
         skipped,
         tick.stop,
-        tuple(run.execution for run in live) if tick.stop is not None else (),
+        stopped,
         tick.ahead,
     )
+
+
+def advance_all(
+    rows: Sequence[ScheduleRow],
+    ended: Ended,
+    previous: Mapping[str, Any],
+    begun: Begun,
+    *,
+    down_for: int,
+    max_payload: int,
+) -> list[Advance]:
+    """Look at many schedules: see `advance`; `previous` is by their ids.
+
+    Those that stand alike are looked at once, since only the ids of their runs differ.
+    """
+    advances: list[Advance] = []
+    looked: dict[tuple[object, ...], Advance] = {}
+    for row in rows:
+        alike = (row.definition, row.state, row.cursor, row.version, row.paused_at, row.now)
+        found = looked.get(alike)
+        if found is not None:
+            advances.append(_advance_alike(row.id, found))
+            continue
+        told = previous.get(row.id)
+        found = advance(row, ended, told, begun=begun, down_for=down_for, max_payload=max_payload)
+        advances.append(found)
+        definition = ScheduleDefinition.from_bytes(row.definition, row.id)
+        if definition.run_parameter is None and not definition.timing.has_jitter:
+            looked[alike] = found
+    return advances
+
+
+def _advance_alike(id: str, found: Advance) -> Advance:
+    """What a look at a schedule comes to that stands as another one does."""
+    starts = []
+    for start in found.starts:
+        old = start.request
+        request = StartRequest(
+            new_id(),
+            stored_slot_run_id(id, start.slot),
+            old.payload,
+            old.fingerprint,
+            old.options,
+            old.concurrency_key,
+            start_by=old.start_by,
+        )
+        starts.append(start._replace(request=request, schedule=id))
+    return found._replace(id=id, starts=tuple(starts))
 
 
 def _standing_of(
@@ -208,6 +263,7 @@ def _standing_of(
     state: StoredState,
     active: int,
     unbegun: tuple[SlotRun, ...],
+    down_for: int,
 ) -> _Standing:
     timing, new_timing = definition.timing, None if new is None else new.timing
     counts_from_end = timing.after == "finish" or (new_timing is not None and new_timing.after == "finish")
@@ -226,6 +282,7 @@ def _standing_of(
         state.last_end if counts_from_end else None,
         row.now,
         unbegun,
+        row.now - down_for if down_for else None,
     )
 
 

@@ -70,7 +70,7 @@ async def test_each_slot_runs_once_although_server_and_records_were_away(tmp_pat
         for misfire in Misfire:
             assert await slot_faults(sql, misfire.value, slots) == []
         reasons = {reason for (reason,) in await sql("select reason from semel_skipped where schedule = 'skip'")}
-        assert reasons == {"late"}, "somebody was away, and late slots were skipped"
+        assert reasons - {"late"} == {"engine down"}, "the worker was there all the while, and was not answered"
         assert await sql("select count(*) from semel_run where request is not null") == [(0,)]
     again = [key for key, times in Counter(seen).items() if times > 1]
     assert len(again) <= 12, "only what was under way when the server died may have run again"

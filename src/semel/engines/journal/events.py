@@ -203,7 +203,7 @@ class StoredEvents(EventRouter):
 
     # Delivering what waited.
 
-    async def run_due(self) -> None:
+    async def run_due(self, down_for: float = 0.0) -> None:
         """Deliver events whose time has come."""
         await self.tick()
 

@@ -27,6 +27,7 @@ from semel.engine.ticks import (
     Ended,
     Start,
     advance,
+    advance_all,
     end_pause,
     last_completed,
     make_manual_start,
@@ -64,10 +65,10 @@ def next_due(namespace: str) -> Script[tuple[int | None, int]]:
 
 
 @procedure(ConnectionRole.CONTROL)
-def tick(namespace: str, ids: list[str] | None, where: Runs, max_payload: int) -> Script[TickResult]:
+def tick(namespace: str, ids: list[str] | None, where: Runs, max_payload: int, down_for: int = 0) -> Script[TickResult]:
     """Look at those of these schedules that are still due, or at the next that are. Cursors and runs commit together.
 
-    Those that somebody else looks at now are passed over.
+    Those that somebody else looks at now are passed over. `down_for`: see `advance`.
     """
     if ids is None:
         found = yield SqlQuery("lock_next_schedules", (namespace, AT_ONCE))
@@ -79,12 +80,12 @@ def tick(namespace: str, ids: list[str] | None, where: Runs, max_payload: int) -
     ended = yield from where.ends(rows)
     begun = yield from _drop_overdue(namespace, rows, where)
     previous = yield from _previous_results(rows, ended, where)
-    advances = [advance(row, ended, previous.get(row.id), begun=begun, max_payload=max_payload) for row in rows]
+    advances = advance_all(rows, ended, previous, begun, down_for=down_for, max_payload=max_payload)
     started = yield from _carry_out(namespace, advances, where)
     return TickResult(len(rows), tuple(started), tuple(advances))
 
 
-TickScript = Procedure[[str, list[str] | None, Runs, int], TickResult]
+TickScript = Procedure[[str, list[str] | None, Runs, int, int], TickResult]
 tick_beside: Final[TickScript] = procedure(ConnectionRole.ADMIT)(tick.script)
 """The same on another connection: two at once look at different schedules."""
 

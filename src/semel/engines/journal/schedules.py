@@ -155,41 +155,46 @@ class StoredSchedules:
             pass
         await self.backfills.forget()
 
-    async def run_due(self) -> None:
-        """Look at every schedule that is due, and carry on backfills."""
-        await self.tick()
+    async def run_due(self, down_for: float = 0.0) -> None:
+        """Look at every schedule that is due, and carry on backfills.
+
+        `down_for`: so many seconds ago the engine ceased to answer whoever looks now.
+        """
+        await self.tick(round(down_for * 1e6))
         await self.backfills.carry_on()
 
-    async def tick(self) -> int:
-        """Look at every schedule that is due; how many there were."""
-        found = None if self._where.asks_first else await self._look_at_next(scripts.tick)
+    async def tick(self, down_for: int = 0) -> int:
+        """Look at every schedule that is due; how many there were. `down_for`: as in `run_due`, in microseconds."""
+        found = None if self._where.asks_first else await self._look_at_next(scripts.tick, down_for)
         if found is None:
-            return await self._find_and_look()
+            return await self._find_and_look(down_for)
         if found < AT_ONCE:  # somebody else looks at the others, if there are any
             return found
         # There are more, as it seems: while the database writes what came of one look, the next is decided.
-        both = asyncio.gather(self._look_on(scripts.tick), self._look_on(scripts.tick_beside), return_exceptions=True)
+        both = asyncio.gather(
+            self._look_on(scripts.tick, down_for), self._look_on(scripts.tick_beside, down_for), return_exceptions=True
+        )
         known = True
         for one in await both:
             if isinstance(one, BaseException):
                 raise one
             found += one[0]
             known = known and one[1]
-        return found if known else found + await self._find_and_look()
+        return found if known else found + await self._find_and_look(down_for)
 
-    async def _look_on(self, tick: TickScript) -> tuple[int, bool]:
+    async def _look_on(self, tick: TickScript, down_for: int) -> tuple[int, bool]:
         """Look at schedules that are due until there are no more: how many, and whether that could be done with all."""
         looked = 0
-        while (found := await self._look_at_next(tick)) is not None:
+        while (found := await self._look_at_next(tick, down_for)) is not None:
             looked += found
             if found < AT_ONCE:
                 return looked, True
         return looked, False
 
-    async def _look_at_next(self, tick: TickScript) -> int | None:
+    async def _look_at_next(self, tick: TickScript, down_for: int) -> int | None:
         """Look at the next schedules that are due; how many there were. None: they must be known beforehand."""
         try:
-            result = await self._store.run(tick, self._namespace, None, self._where, self._max_payload)
+            result = await self._store.run(tick, self._namespace, None, self._where, self._max_payload, down_for)
             await self._where.follow_up(result.started)
         except LaneMissing:
             return None
@@ -201,20 +206,20 @@ class StoredSchedules:
         _log_result(result)
         return result.looked
 
-    async def _find_and_look(self) -> int:
+    async def _find_and_look(self, down_for: int) -> int:
         """Look at every schedule that is due, after it was found and prepared for; how many there were."""
         looked = 0
         while rows := await self._store.run(scripts.find_due, self._namespace, AT_ONCE):
-            found = await self._look_at(rows)
+            found = await self._look_at(rows, down_for)
             looked += found
             if found < len(rows):  # somebody else looks at the others
                 break
         return looked
 
-    async def _look_at(self, rows: Sequence[ScheduleRow]) -> int:
+    async def _look_at(self, rows: Sequence[ScheduleRow], down_for: int) -> int:
         """Look at schedules together; if that fails, at each alone, so that one holds up no other."""
         try:
-            return await self._look_at_together(rows)
+            return await self._look_at_together(rows, down_for)
         except LaneMissing:
             self._where.start_over()
             return len(rows)  # they are still due
@@ -222,17 +227,17 @@ class StoredSchedules:
             raise
         except Exception as error:
             if len(rows) > 1:
-                return sum([await self._look_at([row]) for row in rows])
+                return sum([await self._look_at([row], down_for) for row in rows])
             id_ = rows[0].id
             self._failures.log(log, id_, error, f"schedule {id_} could not be looked at; it is tried again")
             await self._store.run(scripts.put_off, self._namespace, id_, micros(PUT_OFF))
             return 1
 
-    async def _look_at_together(self, rows: Sequence[ScheduleRow]) -> int:
+    async def _look_at_together(self, rows: Sequence[ScheduleRow], down_for: int) -> int:
         async with self._one_at_a_time:
             await self._where.prepare(rows, [_definition(row).options for row in rows])
-            ids = [row.id for row in rows]
-            result = await self._store.run(scripts.tick, self._namespace, ids, self._where, self._max_payload)
+            ids, run, most = [row.id for row in rows], self._store.run, self._max_payload
+            result = await run(scripts.tick, self._namespace, ids, self._where, most, down_for)
             await self._where.follow_up(result.started)
         _log_result(result)
         return result.looked

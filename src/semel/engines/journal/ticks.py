@@ -6,6 +6,8 @@ import time
 from typing import Final, Protocol
 from weakref import WeakSet
 
+from semel.contract.slot_policy import LEAST_GRACE
+from semel.errors import EngineUnavailable
 from semel.runtime.chores import Chore
 
 SHORTEST: Final = 0.02
@@ -24,8 +26,8 @@ class Timed(Protocol):
     async def next_due(self) -> float | None:
         """Seconds until somebody has to look; None: not before something changes."""
 
-    async def run_due(self) -> None:
-        """Look at everything that is due."""
+    async def run_due(self, down_for: float = 0.0) -> None:
+        """Look at everything that is due; so many seconds ago the engine ceased to answer whoever looks now."""
 
     async def forget(self) -> None:
         """Forget what is past its time."""
@@ -59,6 +61,7 @@ class Ticker:
         self._timed = timed
         self._poll = poll
         self._looked = 0.0
+        self._down_since: float | None = None
         self._forget_at = time.monotonic() + FORGET_EVERY
         self.chore = Chore(name, self._run, longest_pause=5.0)
 
@@ -68,12 +71,23 @@ class Ticker:
 
     async def _run(self) -> float:
         self._looked = time.monotonic()
-        await self._timed.start_pending()
-        left = await self._timed.next_due()
-        if left == 0:
-            await self._timed.run_due()
-            left = await self._timed.next_due()
+        try:
+            left = await self._look()
+        except EngineUnavailable:
+            if self._down_since is None:  # what fired within the least grace before this look would have been on time
+                self._down_since = self._looked - LEAST_GRACE.total_seconds()
+            raise
+        self._down_since = None
         if self._looked > self._forget_at:
             self._forget_at = self._looked + FORGET_EVERY
             await self._timed.forget()
         return self._poll if left is None else min(self._poll, max(left, SHORTEST))
+
+    async def _look(self) -> float | None:
+        """Look at what is due; seconds until the next is."""
+        await self._timed.start_pending()
+        left = await self._timed.next_due()
+        if left == 0:
+            await self._timed.run_due(0.0 if self._down_since is None else time.monotonic() - self._down_since)
+            left = await self._timed.next_due()
+        return left

@@ -122,10 +122,8 @@ class ClusterRuns:
                 if (begun := await self._has_begun(run.execution, certain)) is not None:
                     self._begun[run.execution] = begun
             overlap = ScheduleDefinition.from_bytes(row.definition, row.id).policy.overlap
-            if state.line and overlap in (Overlap.CANCEL_OTHER, Overlap.TERMINATE_OTHER):
-                # Whoever decided it may have died before it was done.
-                how = Stop.CANCEL if overlap is Overlap.CANCEL_OTHER else Stop.TERMINATE
-                self._stops += [(run.execution, how) for run in state.active if self._ended[run.execution][0].live]
+            how = Stop.TERMINATE if overlap is Overlap.TERMINATE_OTHER else Stop.CANCEL
+            self._stops += [(one, how) for one in state.stopping if one in self._ended and self._ended[one][0].live]
             completed = last_completed(row, self._ended)
             if completed is not None:
                 self._outputs[completed] = await self._output(completed)
