@@ -39,6 +39,8 @@ class TemporalWorld(World):
         super().__init__("temporal", url)
         self.namespace = namespace
         self.records = records
+        self._namespaces: set[str] = set()
+        """Those of apps that have one of their own."""
         self._client: Client | None = None
         self._moves: list[tuple[int, int]] = []
         """When time was moved, by the cluster's clock, and by how much: in microseconds."""
@@ -52,13 +54,13 @@ class TemporalWorld(World):
         self._moves.append((time.time_ns() // 1000, micros(by)))
         self._skew += by.total_seconds()
 
-    def app(self, **options: Any) -> semel.App:
-        """See World."""
-        options.setdefault("auto_migrate", True)
-        options.setdefault("records", self.records)
+    def app_options(self, **options: Any) -> dict[str, Any]:
+        """See World. A namespace of an app is a namespace of the cluster, which other tests use, too."""
+        options = {"auto_migrate": True, "records": self.records, **super().app_options(**options)}
         if "namespace" in options:
             options["namespace"] = f"{self.namespace}-{options['namespace']}"
-        return super().app(**options)
+            self._namespaces.add(options["namespace"])
+        return options
 
     @asynccontextmanager
     async def worker(self, app: semel.App, **options: Any) -> AsyncIterator[Any]:
@@ -71,12 +73,17 @@ class TemporalWorld(World):
         """Move the clocks of clients, and of every workflow that is open."""
         self._move(parse_duration(span))
         await self.listed()
-        client = await self.client()
-        async for one in client.list_workflows("ExecutionStatus = 'Running'"):
-            handle = client.get_workflow_handle(one.id, run_id=one.run_id)
-            with contextlib.suppress(RPCError):
-                await handle.signal(POKE)  # whatever waits for a time looks at the clock again
+        service = (await self.client()).service_client
+        for namespace in (self.namespace, *self._namespaces):
+            await self._poke(Client(service, namespace=namespace))
         self.look_at_schedules()
+
+    async def _poke(self, client: Client) -> None:
+        """Have whatever waits for a time look at the clock again."""
+        with contextlib.suppress(RPCError):  # an app that has not been used has made no namespace
+            async for one in client.list_workflows("ExecutionStatus = 'Running'"):
+                with contextlib.suppress(RPCError):
+                    await client.get_workflow_handle(one.id, run_id=one.run_id).signal(POKE)
 
     async def listed(self) -> None:
         """See World. A cluster's lists lag behind by some milliseconds, and by more while much is written."""

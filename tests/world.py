@@ -50,10 +50,13 @@ class World:
 
     def app(self, **options: Any) -> semel.App:
         """A new app on this world's database. Several apps stand for several processes."""
-        options.setdefault("config", None)
-        app = semel.App(self.url, clock=self.time, **options)
+        app = semel.App(self.url, clock=self.time, **self.app_options(**options))
         self._apps.append(app)
         return app
+
+    def app_options(self, **options: Any) -> dict[str, Any]:
+        """The options of an app on this world's database, as plain values: another process may be given them."""
+        return {"config": None, **options}
 
     @asynccontextmanager
     async def worker(self, app: semel.App, **options: Any) -> AsyncIterator[JournalWorker]:

@@ -182,6 +182,32 @@ async def test_hostile_ids_are_different_events(world: World) -> None:
     assert sorted(id for id, _ in shop.seen) == sorted(HOSTILE)
 
 
+async def test_the_same_id_from_two_sources_is_two_events(world: World) -> None:
+    """An id of a CloudEvent counts within its source; one that has the form of a slot is no slot."""
+    shop = await Shop(world).open()
+    for id in ("1", "2026-03-01T09:00:00+00:00"):
+        cloud = {"specversion": "1.0", "id": id, "type": "invoice.paid", "data": {"cents": 1}}
+        events = [semel.EventEnvelope.from_cloudevent({**cloud, "source": source}) for source in ("/a", "/b", "/a")]
+        receipts = await shop.app.publish_many(events)
+        assert [one.duplicate for one in receipts] == [False, False, True]
+        assert [one.runs[0].key for one in receipts[:2]] == [f"activity-bill:/a#{id}", f"activity-bill:/b#{id}"]
+
+
+async def test_events_that_come_late_and_out_of_order_each_run_once(world: World) -> None:
+    """Whatever an event is dated and whenever it comes: it counts, once, and nothing overtakes or replaces it."""
+    shop = await Shop(world).open()
+    now = world.now()
+    times = {"new": now, "old": now - 400 * 24 * HOUR, "before": now - HOUR, "ahead": now + HOUR, "undated": None}
+    events = [paid(id, time=time) for id, time in times.items()]
+    receipts = [await shop.app.publish(event) for event in [*events, *reversed(events)]]
+    assert [one.duplicate for one in receipts] == [False] * 5 + [True] * 5
+    async with world.worker(shop.app):
+        await eventually(lambda: len(shop.seen) >= 5)
+    assert sorted(id for id, _ in shop.seen) == sorted(times)
+    flagged = {id for id in times if (await shop.app.events.get(id)).info.future}
+    assert flagged == {"ahead"}
+
+
 async def test_concurrent_deliveries_are_one_run(world: World) -> None:
     shop = await Shop(world).open()
     others = [Shop(world) for _ in range(3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -21,9 +22,19 @@ DEAD = 7
 """The exit code of a process that died where it was told to."""
 
 
+OPENED = """
+import functools, json, os
+import semel
+
+real, options = semel.App, json.loads(os.environ["APP_OPTIONS"])
+semel.App = lambda namespace: real(**{**options, "namespace": options["namespace"].format(namespace=namespace)})
+"""
+"""Has a process open the apps of an example on the world's database."""
+
+
 @contextmanager
-def played(name: str, world: World) -> Iterator[ModuleType]:
-    """The module, freshly loaded; its app is one of the world's."""
+def played(name: str, world: World, *others: str) -> Iterator[ModuleType]:
+    """The module, freshly loaded, and other modules that it imports; their apps are the world's."""
     real = semel.App
 
     def app_of_the_world(**options: Any) -> semel.App:
@@ -33,16 +44,20 @@ def played(name: str, world: World) -> Iterator[ModuleType]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(semel, "App", app_of_the_world)
-        sys.modules.pop(f"examples.{name}", None)
+        for one in (name, *others):
+            package, _, module_name = f"examples.{one}".rpartition(".")
+            sys.modules.pop(f"examples.{one}", None)
+            vars(importlib.import_module(package)).pop(module_name, None)  # `from package import module` looks there
         module = importlib.import_module(f"examples.{name}")
     yield module
 
 
 def dies(world: World, name: str, code: str) -> None:
     """Run code in a process of its own, in which `example` is the module and `os._exit(DEAD)` a crash."""
-    script = f"import asyncio, functools, os\nimport examples.{name} as example\nDEAD = {DEAD}\n{code}\n"
+    script = f"{OPENED}\nimport asyncio, functools, os\nimport examples.{name} as example\nDEAD = {DEAD}\n{code}\n"
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    env = {**os.environ, "SEMEL_URL": world.url, "PYTHONPATH": path}
+    options = world.app_options(namespace="{namespace}")
+    env = {**os.environ, "SEMEL_URL": world.url, "PYTHONPATH": path, "APP_OPTIONS": json.dumps(options)}
     done = subprocess.run(
         [sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=200, check=False
     )

@@ -43,7 +43,8 @@ SAYS = {
     "approval": "too late\nOutcome(approved=False, by=None)",
     "cursor_collection": "windows tile: True\none run covers the outage: True\nno event twice, none missed: True",
     "rewards": "['ada is gold now', 'ada is platinum now']",
-    "incident_router.router": "2 tickets",
+    "incident_router.router": "3 signals, 3 tickets",
+    "incident_router.scheduler": "agent:graphs.alert.report:closed:2 briefed",
 }
 
 
@@ -52,7 +53,8 @@ SAYS_AGAIN = {
     "approval": "Outcome(approved=True, by='eve')\ntoo late\nOutcome(approved=False, by=None)",
     "cursor_collection": "windows tile: True\none run covers the outage: True\nno event twice, none missed: True",
     "rewards": "1100 points, platinum\nmailed by this run:\n[]",
-    "incident_router.router": "agent:shop.error_rate:opened:4 cooling down",
+    "incident_router.router": "agent:shop.error_rate:opened:3 cooling down",
+    "incident_router.scheduler": "agent:graphs.alert.report:opened:3 cooling down",
 }
 """What the second run in the same folder says: it ends by itself, and nothing is done twice."""
 
@@ -72,7 +74,7 @@ def test_each_example_has_a_namespace_of_its_own() -> None:
     apps = [line for line in lines if "App(" in line]
     named = [re.search(r'namespace="([a-z-]+)"', line) for line in apps]
     assert all(named), apps
-    assert len({found[1] for found in named if found}) == len(apps) == 7
+    assert len({found[1] for found in named if found}) == len(apps) == 8
 
 
 @pytest.mark.parametrize("name", SAYS)

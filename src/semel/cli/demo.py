@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
-import json
 import sys
 import time
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from asyncio.subprocess import Process
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from semel import App, ConfigError, EngineError, EngineUnavailable, Execution, Explanation, Handle, Status
 from semel.cli.command import Debug, Exit, guarded
+from semel.cli.demo_events import play_events
+from semel.cli.demo_processes import LOG, DemoFailed, DemoProcesses
 from semel.cli.demo_schedules import play_schedules
 from semel.cli.demo_shop import (
     CENTS,
@@ -43,11 +42,7 @@ CUSTOMERS = 5
 LEASE = "3s"
 PROVIDER_TAKES = 2.0
 LONGEST = 60.0
-POLL_EVERY = 0.05
-STOP_WITHIN = 5.0
-"""Seconds that a process may take to end when it is asked to."""
 
-LOG = "processes.log"
 LOCK = "lock"
 FILES = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", LEDGER, PORT_FILE, f"{PORT_FILE}.new", LOG)
 
@@ -56,11 +51,13 @@ class Which(StrEnum):
     """What a demo can be about."""
 
     SCHEDULES = "schedules"
+    EVENTS = "events"
 
 
 def demo(
     which: Annotated[
-        Which | None, typer.Argument(help="Another demo: schedules.", show_default=False, metavar="[schedules]")
+        Which | None,
+        typer.Argument(help="Another demo: schedules, events.", show_default=False, metavar="[schedules|events]"),
     ] = None,
     folder: Annotated[Path, typer.Option("--dir", help="The folder for the demo's files.")] = Path(".semel-demo"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete the last run and start over.")] = False,
@@ -72,11 +69,15 @@ def demo(
     is not true, the demo says so and exits with 1. Run it again: the payment is done, and nothing is charged.
 
     `semel demo schedules`: three minutes of virtual time with an outage in it, under the three misfire policies.
+
+    `semel demo events`: one payment delivered five times by three processes, one of which is killed; one run.
     """
 
     def work() -> Exit:
         if which is Which.SCHEDULES:
             return play_schedules()
+        if which is Which.EVENTS:
+            return play_events()
         with _locked(folder):
             if fresh:
                 _delete_files(folder)
@@ -230,10 +231,6 @@ def _count(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one}" if number == 1 else f"{number} {many or one + 's'}"
 
 
-class DemoFailed(Exception):
-    """The demo cannot continue; the message says where to look."""
-
-
 class DemoRun:
     """One run of the demo in its folder."""
 
@@ -253,29 +250,31 @@ class DemoRun:
             raise DemoFailed(f"it did not end within {LONGEST:g} s; see {self._folder / LOG}") from None
 
     async def _play(self, processes: DemoProcesses) -> None:
-        provider = await processes.start_function("run_provider", PROVIDER_TAKES)
-        await self._until(self._provider_listens, provider)
+        provider = await processes.start_function("demo_shop", "run_provider", PROVIDER_TAKES)
+        await processes.until(self._provider_listens, provider)
         self._say(f"The payment provider is open. A charge takes {PROVIDER_TAKES:g} s.")
         each = REQUESTS // CUSTOMERS
-        customers = [await processes.start_function("run_customer", each, talks=True) for _ in range(CUSTOMERS)]
+        customers = [
+            await processes.start_function("demo_shop", "run_customer", each, talks=True) for _ in range(CUSTOMERS)
+        ]
         for customer in customers:
-            await self._read(customer)
+            await processes.read(customer)
         self._say(f"{CUSTOMERS} processes ask for the payment of {ORDER}, {each} times each, all at once.")
         for customer in customers:
             if customer.stdin is not None:
                 customer.stdin.write(b"go\n")
-        admitted = sum([(await self._read(customer))["admitted"] for customer in customers])
+        admitted = sum([(await processes.read(customer))["admitted"] for customer in customers])
         self._say(f"{REQUESTS} requests with the key {KEY!r}: {admitted} admitted.")
         await self._kill_a_worker(processes)
         worker = await self._start_worker(
             processes, "A new worker starts; it waits until the dead one's lease is over."
         )
-        await self._until(self._second_attempt_runs, worker)
+        await processes.until(self._second_attempt_runs, worker)
         self._say("The lease is over: the new worker takes the payment, attempt 2.")
-        await self._until(self._provider_is_called_again, worker)
+        await processes.until(self._provider_is_called_again, worker)
         self._report_second_call(read_ledger(self._folder)[1])
         for customer in customers:
-            self.receipts += (await self._read(customer))["receipts"]
+            self.receipts += (await processes.read(customer))["receipts"]
             await customer.wait()
         self._say(f"All {len(self.receipts)} callers hold a receipt: {', '.join(sorted(set(self.receipts)))}.", "green")
         await processes.stop(worker)
@@ -283,7 +282,7 @@ class DemoRun:
     async def _kill_a_worker(self, processes: DemoProcesses) -> None:
         """Kill a worker after the provider has charged the card and before it has answered."""
         worker = await self._start_worker(processes, "A worker starts.")
-        await self._until(self._provider_is_called, worker)
+        await processes.until(self._provider_is_called, worker)
         self._say("The provider has charged the card and has not answered yet.", "yellow")
         worker.kill()
         code = await worker.wait()
@@ -325,71 +324,3 @@ class DemoRun:
 
     async def _execution(self) -> Execution | None:
         return next(iter((await self._app.explain(KEY)).executions), None)
-
-    async def _until(self, condition: Callable[[], Awaitable[bool]], needed: Process) -> None:
-        while not await condition():
-            if needed.returncode is not None:
-                raise self._ended_early(needed)
-            await asyncio.sleep(POLL_EVERY)
-
-    async def _read(self, customer: Process) -> dict[str, Any]:
-        line = b"" if customer.stdout is None else await customer.stdout.readline()
-        if not line:
-            raise self._ended_early(customer)
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-    def _ended_early(self, process: Process) -> DemoFailed:
-        log = self._folder / LOG
-        last = (log.read_text(errors="replace").strip().splitlines() or ["no output"])[-1]
-        return DemoFailed(f"process {process.pid} ended early ({last}); see {log}")
-
-
-class DemoProcesses:
-    """Starts processes in the demo's folder, and ends all of them when the block ends."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._log: IO[bytes] = (folder / LOG).open("ab")
-        self._processes: list[Process] = []
-
-    async def start_function(self, name: str, argument: float, *, talks: bool = False) -> Process:
-        """Run a function of demo_shop in a process of its own."""
-        return await self.start("-c", f"from semel.cli.demo_shop import {name}; {name}({argument})", talks=talks)
-
-    async def start(self, *arguments: str, talks: bool = False) -> Process:
-        """Start this Python. Its stdin ends with the demo, which ends the process too.
-
-        It has a session of its own: Ctrl-C reaches only the demo, which then ends the others in order.
-        """
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *arguments,
-            cwd=self._folder,
-            stdin=PIPE,
-            stderr=self._log,
-            stdout=PIPE if talks else DEVNULL,
-            start_new_session=True,
-        )
-        self._processes.append(process)
-        return process
-
-    async def stop(self, process: Process) -> int:
-        """Ask a process to end, kill it if it does not, and return its exit code."""
-        with contextlib.suppress(ProcessLookupError):  # it ended by itself, a moment ago
-            process.terminate()
-            try:
-                async with asyncio.timeout(STOP_WITHIN):
-                    return await process.wait()
-            except TimeoutError:
-                process.kill()
-        return await process.wait()
-
-    async def __aenter__(self) -> DemoProcesses:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.gather(*(self.stop(process) for process in self._processes))
-        self._log.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -171,26 +172,20 @@ async def show(app: App, out: Output, event_id: Id) -> None:
             {"event": page.info, "envelope": page.event.to_cloudevent(), "runs": with_status, "matches": page.matches}
         )
         return
-    _describe(out, page)
-    if runs:
-        out.table(
-            ("Activity", "Status", "Key", "Execution", "Why"),
-            [
-                (
-                    run.activity,
-                    Text("unknown", "dim") if status is None else status_text(status),
-                    run.key,
-                    run.execution,
-                    _why(run),
-                )
-                for run, status in runs
-            ],
-        )
-    if page.matches:
-        out.table(("Activity", "Today", "Why"), [_match_row(match, page) for match in page.matches])
+    print_page(out, page, runs)
     failed = [run for run, status in runs if status in (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)]
     if failed or page.info.state is EventState.PARKED:
         out.next("events replay", page.info.event_id)
+
+
+def print_page(out: Output, page: EventPage, runs: Sequence[tuple[EventRun, Status | None]]) -> None:
+    """Print an event for people: its deliveries, its runs, and which activities want it today."""
+    _describe(out, page)
+    if runs:
+        rows = [(run.activity, _status_text(status), run.key, run.execution, _why(run)) for run, status in runs]
+        out.table(("Activity", "Status", "Key", "Execution", "Why"), rows)
+    if page.matches:
+        out.table(("Activity", "Today", "Why"), [_match_row(match, page) for match in page.matches])
 
 
 async def _status(app: App, run: EventRun) -> Status | None:
