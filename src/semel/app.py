@@ -53,6 +53,7 @@ from semel.runtime.events import Events
 from semel.runtime.failure_hook import OnFailure
 from semel.runtime.loop_watch import LoopWatch
 from semel.settings import load, read_worker
+from semel.sweepers import Sweeping
 from semel.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ S = TypeVar("S")
 _apps: WeakSet[App] = WeakSet()
 
 
-class App(Inspection, Transactions):
+class App(Inspection, Sweeping, Transactions):
     """Tasks, workflows, and where they run.
 
     `url` is `sqlite:///file.db`, `sqlite:///:memory:`, `postgresql://…` or `temporal://host:7233/namespace`; without it
@@ -345,7 +346,10 @@ class App(Inspection, Transactions):
 
     async def doctor(self) -> Sequence[Finding]:
         """Look at everything that could be wrong."""
-        return await self.engine.doctor()
+        found = await self.engine.doctor()
+        if any(one.what == "schedules" and one.detail != "none" for one in found):
+            return [*found, *await self.sweepers.examine()]
+        return found
 
     async def close(self) -> None:
         """Write down what is in memory and let go of the database."""
