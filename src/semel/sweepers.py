@@ -142,13 +142,13 @@ class Sweepers:
 
     async def list(self) -> Sequence[SweeperState]:
         """Sweepers whose schedules were applied, with what their last runs reported, by their names."""
-        schedules = [one for one in await self._app.schedules.list() if one.name.startswith(TASK_PREFIX)]
+        schedules = [one for one in await self._app.schedules.list() if is_sweeper(one)]
         return [await self._state(one) for one in schedules]
 
     async def get(self, name: str) -> SweeperState:
         """A sweeper whose schedule was applied. NotFound if there is none."""
         info = await self._app.schedules.get(name)
-        if not info.name.startswith(TASK_PREFIX):
+        if not is_sweeper(info):
             raise NotFound(f"schedule {name!r} runs {info.kind} {info.name}, and is no sweeper.")
         return await self._state(info)
 
@@ -172,6 +172,11 @@ class Sweepers:
             return [describe_state(one) for one in await self.list()]
         except (ConfigError, EngineError):
             return []  # what is wrong with the engine is a finding of its own
+
+
+def is_sweeper(info: ScheduleInfo) -> bool:
+    """Does this schedule run a sweeper?"""
+    return info.name.startswith(TASK_PREFIX)
 
 
 def describe_state(state: SweeperState) -> Finding:

@@ -477,7 +477,7 @@ def test_a_sweeper_is_refused_where_it_stands(world: World) -> None:
         (lambda: app.sweeper("x", older_than="soon")(finds), semel.InvalidValue, "older_than='soon'"),
         (lambda: app.sweeper("x", evry="5m")(finds), TypeError, "evry"),  # type: ignore[call-arg]
         (lambda: app.sweeper("x")(task), semel.DefinitionError, "not a plain function"),
-        (lambda: app.sweeper("x")(lambda: []), semel.DefinitionError, "takes one argument"),
+        (lambda: app.sweeper("x")(list), semel.DefinitionError, "takes one argument"),
     ):
         with pytest.raises(error, match=words):
             bad()
