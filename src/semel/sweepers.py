@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
 import msgspec
 
+from semel.codec import converter_of
 from semel.contract.decision import Admit, Join, Refuse
 from semel.contract.durations import format_duration
 from semel.contract.fingerprint import differences
@@ -57,6 +58,8 @@ LAST_RUNS: Final = 5
 """So many of the newest runs are looked at for the last ones that have ended."""
 LONGEST: Final = 300
 """Characters of what is said about one row."""
+read_report: Final = converter_of(SweepReport)
+"""The report of a run, from the plain data that its result is."""
 _LEVELS: Final = {
     SweepOutcome.STARTED: logging.WARNING,
     SweepOutcome.UNDER_WAY: logging.INFO,
@@ -205,7 +208,7 @@ async def _read_report(handle: Handle[Any]) -> tuple[Status, SweepReport | None,
     """How a run has ended, what it reported, and why it failed; None: it has not ended."""
     try:
         data = await handle.output(timeout=0)
-        return Status.COMPLETED, msgspec.convert(data, SweepReport), ""
+        return Status.COMPLETED, read_report(data), ""
     except ResultPending:
         return None
     except ResultExpired:

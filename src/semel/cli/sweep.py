@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.text import Text
 
@@ -13,6 +12,7 @@ from semel import App, InvalidValue, SemelError, SweepOutcome, SweepReport
 from semel.cli.command import Exit, database_command
 from semel.cli.output import Output, brief, complain, when
 from semel.records import to_json
+from semel.sweepers import read_report
 
 STYLES = {
     SweepOutcome.STARTED: "green",
@@ -59,7 +59,7 @@ async def sweep(
     else:
         await app.sweepers.get(name)
         handle = await app.schedules.trigger(name)
-        report = msgspec.convert(await handle.output(timeout), SweepReport)
+        report = read_report(await handle.output(timeout))
     _print(out, report, dry_run)
     return Exit.FAILED if report.completed or report.error else Exit.OK
 
