@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
@@ -147,6 +148,14 @@ class Sweepers:
         """Sweepers whose schedules were applied, with what their last runs reported, by their names."""
         schedules = [one for one in await self._app.schedules.list() if is_sweeper(one)]
         return [await self._state(one) for one in schedules]
+
+    async def own(self) -> Sequence[SweeperState]:
+        """The same for those that this app's code declares, without a look at all other schedules."""
+        found = []
+        for name in self._declared:
+            with suppress(NotFound):
+                found.append(await self.get(name))
+        return found
 
     async def get(self, name: str) -> SweeperState:
         """A sweeper whose schedule was applied. NotFound if there is none."""
