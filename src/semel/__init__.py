@@ -57,8 +57,10 @@ from semel.errors import (
 if typing.TYPE_CHECKING:
     from semel.app import App
     from semel.contract.runs import Run
+    from semel.contract.sweeps import SweepOutcome, SweepReport
     from semel.define.context import Running, current, effect_key
     from semel.define.handler import handler, idle, query
+    from semel.define.sweeper import Stuck, Sweep
     from semel.define.task import AsyncTask, Call, SyncTask, Task
     from semel.define.workflow import Workflow, WorkflowCall
     from semel.engine.events import Failure, WorkerEvent, WorkerEventType
@@ -91,6 +93,10 @@ else:
         "Replayed": "semel.engine.protocol",
         "Run": "semel.contract.runs",
         "Running": "semel.define.context",
+        "Stuck": "semel.define.sweeper",
+        "Sweep": "semel.define.sweeper",
+        "SweepOutcome": "semel.contract.sweeps",
+        "SweepReport": "semel.contract.sweeps",
         "SyncTask": "semel.define.task",
         "Task": "semel.define.task",
         "Workflow": "semel.define.workflow",
@@ -178,7 +184,11 @@ __all__ = [
     "SemelError",
     "SqliteLibraryConflict",
     "Status",
+    "Stuck",
     "Suppressed",
+    "Sweep",
+    "SweepOutcome",
+    "SweepReport",
     "SyncTask",
     "Task",
     "TaskAlreadyCompleted",

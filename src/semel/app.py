@@ -27,7 +27,7 @@ from semel.define.options import (
 from semel.define.task import Call, Task
 from semel.define.workflow import Workflow, WorkflowCall
 from semel.engine.bounded import bounded
-from semel.engine.observed import observed
+from semel.engine.observed import Observers, observed
 from semel.engine.protocol import (
     Engine,
     EngineVerbs,
@@ -45,14 +45,17 @@ from semel.engine.transaction_guard import forbid_app_in_transaction
 from semel.engines.factory import Opener
 from semel.engines.temporal.url import located
 from semel.entity_ref import Ref
+from semel.errors import ConfigError
 from semel.flow.context import Context
 from semel.flow.guard import refuse_app
+from semel.gauges import GaugeSource, examine_lags
 from semel.handle import Batch, Handle, handle_of, refusal
 from semel.inspection import Inspection
 from semel.runtime.events import Events
 from semel.runtime.failure_hook import OnFailure
 from semel.runtime.loop_watch import LoopWatch
 from semel.settings import load, read_worker
+from semel.sweepers import Sweeping
 from semel.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -67,7 +70,7 @@ S = TypeVar("S")
 _apps: WeakSet[App] = WeakSet()
 
 
-class App(Inspection, Transactions):
+class App(Inspection, Sweeping, Transactions):
     """Tasks, workflows, and where they run.
 
     `url` is `sqlite:///file.db`, `sqlite:///:memory:`, `postgresql://…` or `temporal://host:7233/namespace`; without it
@@ -110,6 +113,8 @@ class App(Inspection, Transactions):
         self._engines: WeakKeyDictionary[asyncio.AbstractEventLoop, Engine] = WeakKeyDictionary()
         self._last: tuple[asyncio.AbstractEventLoop, Engine] | tuple[None, None] = (None, None)
         self._unconfigured = bool(settings.queues)
+        self.gauge_sources: list[GaugeSource] = []
+        """What measures something besides queues, schedules, sweepers and events, for `semel.metrics`."""
         _apps.add(self)
 
     def _start_over(self) -> None:
@@ -118,6 +123,16 @@ class App(Inspection, Transactions):
         self._engines, self._last, self._opener = WeakKeyDictionary(), (None, None), self._opener.copy()
         if "sync" in self.__dict__:
             self.sync._start_over()
+
+    def add_observer(self, observer: Observer) -> None:
+        """Have an observer told of what happens, besides those that there are. Before the app is used."""
+        if self._engines:
+            raise ConfigError(
+                "an observer is added before the app is used: give it to App(observer=…), or add it when your program "
+                "starts."
+            )
+        self._observer = observer if self._observer is None else Observers(self._observer, observer)
+        self._events.set_observer(self._observer)
 
     @property
     def engine(self) -> Engine:
@@ -345,7 +360,12 @@ class App(Inspection, Transactions):
 
     async def doctor(self) -> Sequence[Finding]:
         """Look at everything that could be wrong."""
-        return await self.engine.doctor()
+        found = await self.engine.doctor()
+        if any(one.what == "clock" for one in found):  # else there are no tables, and none shall be made
+            found = [*found, *await examine_lags(self.engine)]
+        if any(one.what == "schedules" and one.detail != "none" for one in found):
+            return [*found, *await self.sweepers.examine()]
+        return found
 
     async def close(self) -> None:
         """Write down what is in memory and let go of the database."""

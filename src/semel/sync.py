@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, overload
 
 from semel.contract.records import Execution, Explanation, FailedMessage
 from semel.contract.runs import Change
+from semel.contract.sweeps import SweepReport
 from semel.define.options import StartOptions, TaskOptions, WorkflowOptions
 from semel.define.task import Call
 from semel.define.workflow import WorkflowCall
@@ -183,6 +184,10 @@ class SyncApp:
     def apply(self, *, prune: bool = False, take_over: bool = False, dry_run: bool = False) -> Sequence[Change]:
         """See App.apply."""
         return self.wait(self._app.apply(prune=prune, take_over=take_over, dry_run=dry_run))
+
+    def sweep(self, name: str, *, dry_run: bool = False) -> SweepReport:
+        """See App.sweep."""
+        return self.wait(self._app.sweep(name, dry_run=dry_run))
 
     def explain(self, key: str, *, kind: str | None = None) -> Explanation:
         """See App.explain."""

@@ -21,6 +21,7 @@ from semel.events import Publishing
 from semel.flow.context import Child, Context
 from semel.inspection import Inspection
 from semel.schedules import Scheduling
+from semel.sweepers import Sweeping
 from semel.sync import SyncApp
 from semel.sync_verbs import SyncHandle
 from semel.transactions import Transactions
@@ -158,7 +159,7 @@ def public(thing: type) -> set[str]:
 
 def test_every_verb_of_the_app_is_on_its_page() -> None:
     rows = re.findall(r"(?m)^\| `(\w+)` \| (.*) \|$", read("docs/reference/app.md"))
-    parts = (semel.App, Inspection, Definitions, Scheduling, Publishing, Transactions, semel.Handle)
+    parts = (semel.App, Inspection, Definitions, Scheduling, Publishing, Sweeping, Transactions, semel.Handle)
     assert {name for name, _ in rows} == set().union(*map(public, parts))
     synced = {name for name, words in rows if words.endswith("*sync*")}
     assert synced == public(SyncApp) - {"wait"}

@@ -20,7 +20,7 @@ from tests.faults.forks import Forks, Say
 from tests.faults.invariants import broken, remains
 from tests.faults.schedule_invariants import schedule_faults
 from tests.faults.site import Site
-from tests.faults.transactional_operations import OPERATIONS
+from tests.faults.sweeper_operations import OPERATIONS
 
 DAY = 86400.0
 MOST_STATEMENTS = 1_000

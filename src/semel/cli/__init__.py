@@ -18,6 +18,7 @@ from semel.cli.executions import cancel, explain, list_executions, redrive, show
 from semel.cli.histories import export, import_, replay
 from semel.cli.operations import clean, doctor, migrate, queues, workers
 from semel.cli.reconcile import reconcile
+from semel.cli.sweep import sweep
 from semel.cli.temporal_dev import dev
 from semel.cli.worker import worker
 from semel.cli.workflow_timeline import graph, show_workflow
@@ -44,7 +45,7 @@ COMMANDS: Commands = {
         "check": check,
         "reconcile": reconcile,
     },
-    "Act": {"cancel": cancel, "redrive": redrive, "clean": clean, "replay": replay},
+    "Act": {"cancel": cancel, "redrive": redrive, "clean": clean, "replay": replay, "sweep": sweep},
 }
 WORKFLOW_COMMANDS: Commands = {
     "Look": {"list": workflows.list_workflows, "show": show_workflow, "graph": graph},

@@ -26,6 +26,7 @@ from semel.cli.schedule_timeline import (
 from semel.contract.occurrences import Occurrence
 from semel.contract.runs import ScheduleInfo, ScheduleRun
 from semel.records import to_json
+from semel.sweepers import describe_state, is_sweeper
 
 WAITING_SHOWN = 5
 PAST = 12
@@ -82,9 +83,11 @@ async def show(
     runs = [(run, await _status(app, run)) for run in await app.schedules.runs(id, limit=limit)]
     skipped = await app.schedules.skipped(id, limit=limit)
     coming = await _coming(app, info, COMING)
+    sweeper = await app.sweepers.get(id) if is_sweeper(info) else None
     if out.as_json:
         with_status = [{**to_json(run), "status": status} for run, status in runs]
-        out.data({"schedule": info, "runs": with_status, "skipped": skipped, "next": coming})
+        swept = {} if sweeper is None else {"sweeper": sweeper}
+        out.data({"schedule": info, "runs": with_status, "skipped": skipped, "next": coming, **swept})
         return
     past = [mark_run(run, status) for run, status in runs] + [mark_skipped(one) for one in skipped]
     past = sorted(past, key=lambda mark: mark.at)[-limit:]
@@ -93,6 +96,8 @@ async def show(
     past += [mark for mark in undecided if mark.at.tzinfo is not None and mark.at <= now]
     future = [mark for mark in undecided if mark not in past]
     _describe(out, info)
+    if sweeper is not None:
+        out.line(f"  sweeper: {describe_state(sweeper).detail}")
     out.line()
     console().print(draw_line(past, future), soft_wrap=True)
     out.line(explain_signs([*past, *future]), "dim")

@@ -35,6 +35,7 @@ REMIND_AFTER = 30.0
 LONGEST_PAUSE = 5.0
 START_WITHIN = 2.0
 """Seconds that a worker which is asked to stop while it starts has to finish that, so that it can leave in order."""
+LOOPBACK = "127.0.0.1"
 NAMED = 5
 """How many of the running tasks are named while waiting for them."""
 
@@ -67,6 +68,8 @@ class WorkerOptions:
     schedules: bool | None
     log_level: Level | None
     log_format: LogFormat | None
+    metrics_port: int | None = None
+    metrics_host: str = LOOPBACK
 
 
 def worker(
@@ -93,6 +96,16 @@ def worker(
         LogFormat | None,
         typer.Option(help="Text, or one JSON object per line. Default: text.", show_default=False),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            help="Serve metrics for Prometheus here; of several processes each on the next port.",
+            show_default=False,
+        ),
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(help="The address on which metrics are served.")] = LOOPBACK,
     tied: Annotated[bool, typer.Option("--tied", help="Stop when stdin ends.", hidden=True)] = False,
     debug: Debug = False,
 ) -> None:
@@ -104,10 +117,12 @@ def worker(
 
     def work() -> Exit:
         starts = False if no_schedules else None
-        given = WorkerOptions(target, _split(queues), concurrency, lease, grace, starts, log_level, log_format)
+        given = WorkerOptions(
+            target, _split(queues), concurrency, lease, grace, starts, log_level, log_format, metrics_port, metrics_host
+        )
         if processes > 1:
             _set_up_logging(given)
-            return WorkerProcesses(processes, _as_arguments(given, debug)).run()
+            return WorkerProcesses(processes, _as_arguments(given, debug), metrics_port).run()
         stopping = StopRequests(on_more=lambda _: end_within(LAST_RESORT, Exit.FAILED))
         stopping.listen()
         if tied:
@@ -141,6 +156,7 @@ def _as_arguments(given: WorkerOptions, debug: bool) -> list[str]:
         "--grace": given.grace,
         "--log-level": given.log_level,
         "--log-format": given.log_format,
+        "--metrics-host": given.metrics_host,
     }
     arguments = [f"{name}={value}" for name, value in options.items() if value is not None]
     flags = ["--no-schedules"] * (given.schedules is False) + ["--debug"] * debug
@@ -176,6 +192,8 @@ async def _serve(app: App, given: WorkerOptions, stopping: StopRequests) -> None
         "schedules": given.schedules,
     }
     async with app, contextlib.AsyncExitStack() as stack:
+        if given.metrics_port is not None:
+            await stack.enter_async_context(_serve_metrics(app, given.metrics_port, given.metrics_host))
         running = await _start(lambda: stack.enter_async_context(app.worker(queues=given.queues, **options)), stopping)
         if running is not None:
             queues = "all queues" if given.queues is None else f"queues {', '.join(given.queues)}"
@@ -194,6 +212,15 @@ async def _serve(app: App, given: WorkerOptions, stopping: StopRequests) -> None
             await drain
     log.info("stopped")
     end_within(LAST_RESORT, Exit.OK)  # a task that swallows its cancellation would keep the loop from closing
+
+
+def _serve_metrics(app: App, port: int, host: str) -> contextlib.AbstractAsyncContextManager[int]:
+    from semel.metrics import Metrics  # an extra
+
+    metrics = Metrics()
+    app.add_observer(metrics)
+    log.info("metrics on http://%s:%d/metrics", host, port)
+    return metrics.serve(app, port, host)
 
 
 async def _start(

@@ -99,8 +99,10 @@ class WorkerProcesses:
     dies, even by SIGKILL, the process finishes its work and ends.
     """
 
-    def __init__(self, size: int, arguments: Sequence[str]) -> None:
+    def __init__(self, size: int, arguments: Sequence[str], metrics_port: int | None = None) -> None:
         self._size = size
+        self._metrics_port = metrics_port
+        """Of the first process; the others have those that follow."""
         self._command = [sys.executable, "-m", "semel", "worker", *arguments, "--tied"]
         self._children: set[asyncio.subprocess.Process] = set()
         self._asked = asyncio.Event()
@@ -114,7 +116,7 @@ class WorkerProcesses:
     async def _run(self, stopping: StopRequests) -> Exit:
         log.info("starting %s worker processes", self._size)
         relay = asyncio.create_task(self._relay(stopping))
-        codes = await asyncio.gather(*(self._keep() for _ in range(self._size)))
+        codes = await asyncio.gather(*(self._keep(number) for number in range(self._size)))
         relay.cancel()
         worst = max(codes)
         log.info("all worker processes have ended")
@@ -131,12 +133,12 @@ class WorkerProcesses:
             if child.returncode is None:
                 child.send_signal(signal.SIGTERM)
 
-    async def _keep(self) -> int:
+    async def _keep(self, number: int) -> int:
         """Start a process again whenever it dies unexpectedly, and return its last exit code."""
         deaths = 0
         while not self._asked.is_set():
             began = time.monotonic()
-            code = await self._live()
+            code = await self._live(number)
             if self._asked.is_set():
                 return Exit.OK if code == -signal.SIGTERM else abs(code)
             if code == Exit.OK:
@@ -150,9 +152,10 @@ class WorkerProcesses:
             await self._pause(pause)
         return Exit.OK
 
-    async def _live(self) -> int:
+    async def _live(self, number: int) -> int:
+        own = [] if self._metrics_port is None else [f"--metrics-port={self._metrics_port + number}"]
         child = await asyncio.create_subprocess_exec(
-            *self._command, stdin=asyncio.subprocess.PIPE, start_new_session=True
+            *self._command, *own, stdin=asyncio.subprocess.PIPE, start_new_session=True
         )
         self._children.add(child)
         if self._asked.is_set():

@@ -30,6 +30,8 @@ class WorkerEventType(StrEnum):
     """The code of a workflow or an entity cannot go on (`error`); it is tried again in `retry_in` seconds, if given."""
     DUPLICATE = "duplicate"
     """A start or a message did not run again, since its key has run: `count` of them, and the `reason`."""
+    SWEPT = "swept"
+    """A sweeper (`name`) found `count` stuck rows with the outcome that `reason` names, such as `started`."""
     LOOP_BLOCKED = "loop_blocked"
     """Code held up the event loop for `seconds`, at the line that `reason` names."""
 

@@ -17,6 +17,29 @@ from semel.engine.start_request import StartRequest
 log = logging.getLogger("semel.observer")
 
 
+class Observers(Observer):
+    """Several observers as one. What one of them raises is logged, and the others are told all the same."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self.observers = observers
+
+    def observe(self, verb: str, seconds: float, error: BaseException | None) -> None:
+        """See Observer."""
+        for one in self.observers:
+            try:
+                one.observe(verb, seconds, error)
+            except Exception:
+                log.exception("an observer raised on %s; the call is not affected", verb)
+
+    def event(self, event: WorkerEvent) -> None:
+        """See Observer."""
+        for one in self.observers:
+            try:
+                one.event(event)
+            except Exception:
+                log.exception("an observer raised on an event; nothing else is affected")
+
+
 def observed(engine: Engine, observer: Observer) -> Engine:
     """The engine, with every awaited verb reported to the observer."""
     return cast(Engine, _Observed(engine, observer))

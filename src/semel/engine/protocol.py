@@ -130,6 +130,17 @@ class QueueState:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueLag:
+    """How far workers are behind with a queue."""
+
+    name: str
+    pending: int
+    """Executions that wait for a worker and for nothing else; very many are not all counted."""
+    oldest: float | None
+    """Seconds for which the oldest of them has waited; None: none waits, or it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerState:
     """A worker that holds a lease."""
 
@@ -332,6 +343,9 @@ class Engine(EngineVerbs, Protocol):
 
     async def queues(self) -> list[QueueState]:
         """Queues that exist, and what is in them."""
+
+    async def queue_lags(self) -> list[QueueLag]:
+        """How far workers are behind with each queue; cheap enough to be asked every few seconds."""
 
     async def workers(self) -> list[WorkerState]:
         """Workers that hold a lease."""

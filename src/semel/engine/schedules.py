@@ -284,5 +284,11 @@ class EngineSchedules(Protocol):
     async def skipped(self, id: str, before: datetime | None, limit: int) -> list[SkippedSlots]:
         """Its slots that did not run, as ranges, newest first."""
 
+    async def count_late(self) -> tuple[int, float]:
+        """How many have been due for over a minute and nobody looked at them; the longest for how many seconds.
+
+        Counted up to 1,000.
+        """
+
     async def reconcile(self, *, fix: bool) -> list[Difference]:
         """What is on record and does not agree with what runs; with `fix` it is repaired, and each change logged."""

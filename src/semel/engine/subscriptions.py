@@ -174,6 +174,9 @@ class EngineEvents(Protocol):
     ) -> list[str]:
         """Run an activity for kept events that it wants and has no run for, oldest first; their ids."""
 
+    async def count_parked(self) -> int:
+        """How many events are parked, counted up to 1,000."""
+
     async def subscription(self, id: str) -> SubscriptionDefinition | None:
         """What an activity runs for events."""
 

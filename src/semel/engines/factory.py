@@ -100,6 +100,10 @@ class Opener:
             events=self._events,
         )
 
+    def now(self) -> float:
+        """Seconds since 1970 by the clock of this process, or by that which a test gave the app."""
+        return self._clock()
+
     def copy(self) -> Opener:
         """One that opens the same and shares nothing with this one."""
         return Opener(

@@ -36,11 +36,15 @@ class Events:
     """
 
     def __init__(self, observer: Observer | None = None, on_failure: OnFailure | None = None) -> None:
-        self.observed: Final = observer is not None
+        self.observed = observer is not None
         self._observer = observer
         self._hook = None if on_failure is None else FailureHook(on_failure)
         self._told: OrderedDict[str, None] = OrderedDict()
         self._complain_at = 0.0
+
+    def set_observer(self, observer: Observer) -> None:
+        """Have another observer told from now on. For before anything runs."""
+        self._observer, self.observed = observer, True
 
     @property
     def wants_ends(self) -> bool:

@@ -141,8 +141,8 @@ class TransactionVerbs:
         admissions: Admissions,
         settings: Settings,
     ) -> None:
-        self._transaction = transaction
-        self._namespace = namespace
+        self.transaction = self._transaction = transaction
+        self.namespace = self._namespace = namespace
         self._lanes = lanes
         self._admissions = admissions
         self._settings = settings

@@ -24,6 +24,7 @@ from semel.engine.protocol import (
     Finding,
     Message,
     Outcome,
+    QueueLag,
     QueueState,
     RecordedRun,
     Replayed,
@@ -334,6 +335,11 @@ class JournalEngine:
             QueueState(name, *found.get(name, (0, 0, 0)), settings=settings.get(name, QueueSettings()))
             for name in names
         ]
+
+    async def queue_lags(self) -> list[QueueLag]:
+        """See Engine."""
+        await self.open()
+        return await retry_unavailable(self._store.run, read.queue_lags, self._namespace)
 
     async def workers(self) -> list[WorkerState]:
         """See Engine."""

@@ -245,6 +245,13 @@ def count(namespace: str, limit: int) -> Script[dict[EventState, tuple[int, str 
 
 
 @procedure(ConnectionRole.READ, atomic=True)
+def count_state(namespace: str, state: EventState, limit: int) -> Script[int]:
+    """How many events there are in a state, up to a limit."""
+    ((number, _),) = yield SqlQuery("count_events", (namespace, state.value, limit))
+    return int(number)
+
+
+@procedure(ConnectionRole.READ, atomic=True)
 def get_subscription(namespace: str, id_: str) -> Script[SubscriptionRow | None]:
     """One subscription."""
     rows = yield SqlQuery("subscription_of", (namespace, id_))

@@ -355,6 +355,11 @@ class StoredEvents(EventRouter):
         rows = await retry_unavailable(self._store.run, scripts.page_subscriptions, self._namespace, after, limit)
         return [scripts.info_of_subscription(row) for row in rows]
 
+    async def count_parked(self) -> int:
+        """See EngineEvents."""
+        state = EventState.PARKED
+        return await retry_unavailable(self._store.run, scripts.count_state, self._namespace, state, MOST_COUNTED)
+
     async def examine(self) -> list[Finding]:
         """What could be wrong with events, for `semel doctor`."""
         counts = await retry_unavailable(self._store.run, scripts.count, self._namespace, MOST_COUNTED)

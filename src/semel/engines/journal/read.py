@@ -13,12 +13,14 @@ from semel.contract.decision import Reason
 from semel.contract.lifecycle import Status
 from semel.contract.records import ErrorInfo, Execution, Suppressed
 from semel.contract.times import from_micros, instant, optional, span
-from semel.engine.protocol import Filter, Outcome, RecordedRun
+from semel.engine.protocol import Filter, Outcome, QueueLag, RecordedRun
 from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
 
 _TRIES = 5
 SNAPSHOT = 0
 """The token of the row of a journal that holds what the last run of an ended flow began with."""
+MOST_PENDING = 100_000
+"""So many pending executions of a lane are counted for its lag."""
 _read_error = decoder_of(ErrorInfo).decode
 _DEAD = (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)
 
@@ -171,6 +173,15 @@ def queues(namespace: str) -> Script[tuple[list[Row], list[Row]]]:
     depths: list[Any] = yield SqlQuery("queue_depths", (namespace,))
     limits: list[Any] = yield SqlQuery("limits", (namespace,))
     return depths, limits
+
+
+@procedure(ConnectionRole.READ, atomic=True)
+def queue_lags(namespace: str) -> Script[list[QueueLag]]:
+    """How much waits in each queue, and the oldest for how long."""
+    rows = yield SqlQuery("queue_lags", (namespace, MOST_PENDING))
+    return [
+        QueueLag(name, int(n or 0), None if at is None else max(0.0, (now - at) / 1e6)) for name, n, at, now in rows
+    ]
 
 
 @procedure(ConnectionRole.READ, atomic=True)

@@ -58,6 +58,13 @@ def find_due(namespace: str, limit: int) -> Script[list[ScheduleRow]]:
 
 
 @procedure(ConnectionRole.READ, atomic=True)
+def late(namespace: str, after: int, limit: int) -> Script[tuple[int, float]]:
+    """How many schedules have been due for longer than so many microseconds, and the longest for how many seconds."""
+    ((count, since, now),) = yield SqlQuery("late_schedules", (namespace, after, limit))
+    return int(count), 0.0 if since is None else (now - since) / 1e6
+
+
+@procedure(ConnectionRole.READ, atomic=True)
 def next_due(namespace: str) -> Script[tuple[int | None, int]]:
     """When somebody has to look next, and what time it is."""
     ((at, now),) = yield SqlQuery("next_due_schedule", (namespace,))

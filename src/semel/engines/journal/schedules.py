@@ -19,7 +19,7 @@ from semel.engines.journal import schedule_scripts as scripts
 from semel.engines.journal.backfills import StoredBackfills
 from semel.engines.journal.reconcile import Reconciliation
 from semel.engines.journal.runs import LaneMissing, Runs
-from semel.engines.journal.schedule_health import CLOCKS_DIFFER, END_OF_TIME, examine_schedules
+from semel.engines.journal.schedule_health import CLOCKS_DIFFER, END_OF_TIME, LATE, examine_schedules
 from semel.engines.journal.schedule_scripts import AT_ONCE, TickResult, TickScript, info_of
 from semel.engines.journal.script import ScriptRunner
 from semel.errors import EngineUnavailable
@@ -28,6 +28,8 @@ from semel.settings import Settings
 
 log = logging.getLogger("semel.schedules")
 TRIES: Final = 5
+MOST_LATE: Final = 1000
+"""So many late schedules are counted."""
 PUT_OFF: Final = timedelta(seconds=10)
 """Until a schedule is looked at again that could not be: a worker of a newer release may be able to."""
 
@@ -260,6 +262,10 @@ class StoredSchedules:
         if fix:
             self._on_change()
         return found
+
+    async def count_late(self) -> tuple[int, float]:
+        """See EngineSchedules."""
+        return await retry_unavailable(self._store.run, scripts.late, self._namespace, micros(LATE), MOST_LATE)
 
     async def examine(self, workers: Sequence[WorkerState]) -> list[Finding]:
         """What could be wrong with them, for `semel doctor`."""

@@ -26,6 +26,7 @@ from semel.engine.protocol import (
     Finding,
     Message,
     Outcome,
+    QueueLag,
     QueueState,
     RecordedRun,
     Replayed,
@@ -282,6 +283,11 @@ class TemporalEngine:
         """See Engine."""
         cluster = await self.open()
         return await queues.queues(cluster.client, cluster.reader, self._settings.queues, from_micros(self.now()))
+
+    async def queue_lags(self) -> list[QueueLag]:
+        """See Engine."""
+        cluster = await self.open()
+        return await queues.lags(cluster.client, cluster.reader)
 
     async def workers(self) -> list[WorkerState]:
         """See Engine."""

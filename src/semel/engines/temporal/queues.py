@@ -23,7 +23,7 @@ from semel.codec import decoder_of
 from semel.contract.durations import format_duration, parse_duration
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate, parse_rate
-from semel.engine.protocol import QueueState
+from semel.engine.protocol import QueueLag, QueueState
 from semel.engines.temporal.calls import call, told
 from semel.engines.temporal.executions import Reader, Seen
 from semel.engines.temporal.lists import quoted
@@ -36,6 +36,8 @@ REASON: Final = "semel: "
 MOST: Final = 200
 """Executions of a queue that are looked at one by one."""
 AT_ONCE: Final = 20
+MOST_QUEUES: Final = 50
+"""So many queues are asked how far behind they are."""
 _ACTIVITY: Final = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 
 
@@ -127,6 +129,24 @@ async def queues(client: Client, reader: Reader, known: Iterable[str], now: date
     """Queues that were used or are set up, and what is in them."""
     names = {*known, *await used(reader, f"{ATTRIBUTE} IS NOT NULL")}
     return [await _state(client, reader, name, now) for name in sorted(names)]
+
+
+async def lags(client: Client, reader: Reader) -> list[QueueLag]:
+    """How far workers are behind with the queues of running executions: what the cluster itself says of them."""
+    names = sorted(await used(reader, f"ExecutionStatus = 'Running' AND {ATTRIBUTE} IS NOT NULL"))
+    return [await _lag(client, name) for name in names[:MOST_QUEUES]]
+
+
+async def _lag(client: Client, name: str) -> QueueLag:
+    count, oldest = 0, 0.0
+    for kind in (TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, _ACTIVITY):
+        request = DescribeTaskQueueRequest(
+            namespace=client.namespace, task_queue=TaskQueue(name=name), task_queue_type=kind, report_stats=True
+        )
+        stats = (await call(client.workflow_service.describe_task_queue(request, retry=True))).stats
+        count += stats.approximate_backlog_count
+        oldest = max(oldest, stats.approximate_backlog_age.ToTimedelta().total_seconds())
+    return QueueLag(name, count, oldest if count else None)
 
 
 async def used(reader: Reader, among: str, but: Iterable[str] = ()) -> set[str]:

@@ -154,6 +154,23 @@ select x.kind, w.name, l.queue, 1, x.id, x.key
   join semel_lane l on l.id = w.lane and l.namespace = $1
   join semel_execution x on x.id = w.execution
 
+-- name: queue_lags
+-- By queue: how many wait for a worker and for nothing else, up to $2 in each lane, and since when the oldest of them
+-- does, with the time: (namespace, most). Looks at the first twenty of each lane that were not tried yet: since when one
+-- waits that was, or a flow that was woken, is not known.
+select q.queue, sum(q.pending)::bigint, min(q.since), (select semel_now())
+  from (select l.queue,
+               (select count(*) from (select 1 from semel_ready r where r.lane = l.id and r.owner is null limit $2) c)
+                 as pending,
+               (select min(coalesce(x.run_at, x.created_at)) from semel_execution x
+                 where x.id = any(array(select s.execution from semel_ready s
+                                         where s.lane = l.id and s.owner is null and s.attempt = 0
+                                         order by s.seq limit 20))
+                   and (x.kind = 'task' or not exists (select 1 from semel_journal j where j.execution = x.id)))
+                 as since
+          from semel_lane l where l.namespace = $1) q
+ group by q.queue order by q.queue
+
 -- name: workers
 -- Workers with a lease: (namespace).
 select id, name, queues, started_at, expires_at, functions, (select semel_now()) from semel_worker

@@ -31,6 +31,12 @@ select s.id, version, owner, definition, cursor, due_at, paused_at, note, state,
 select id, version, owner, definition, cursor, due_at, paused_at, note, state, created_at, changed_at, semel_now()
   from semel_schedule where namespace = ?1 and due_at <= semel_now() order by due_at limit ?2
 
+-- name: late_schedules
+-- How many schedules have been due for longer than ?2 microseconds, up to a limit, since when, and the time: (namespace,
+-- microseconds, limit).
+select count(*), min(due_at), semel_now() from (
+  select due_at from semel_schedule where namespace = ?1 and due_at <= semel_now() - ?2 order by due_at limit ?3) s
+
 -- name: next_due_schedule
 -- When somebody has to look at a schedule or a backfill next, and what time it is: (namespace).
 select (select min(due_at) from (
