@@ -35,7 +35,8 @@ async def test_the_key_of_a_function_is_its_own(world: World) -> None:
         assert await one.result(timeout="60s") == "charged o-1"
         assert await other.result(timeout="60s") == "shipped o-1"
     found = await app.find(charge.stored_key("o-1"))
-    assert found is not None and found.id == one.id
+    assert found is not None
+    assert found.id == one.id
     assert await app.find("o-1") is None
     assert "function:charge:o-1" in str(await app.explain("function:charge:o-1"))
 

@@ -110,7 +110,8 @@ async def test_a_session_pool_as_documented_works(postgres_world: World, folder:
                 handles = await app.enqueue_many([(charge.call(n), f"k-{n}") for n in range(20)])
                 assert [await handle.result(timeout="60s") for handle in handles] == list(range(20))
             found = {one.what: one for one in await app.doctor()}
-            assert not found["pool"].ok and "plan_cache_mode = 'force_generic_plan'" in found["pool"].detail
+            assert not found["pool"].ok
+            assert "plan_cache_mode = 'force_generic_plan'" in found["pool"].detail
             admin = await asyncpg.connect(postgres_world.url)
             name = await admin.fetchval("select current_database()")
             for setting, value in PLANS.items():

@@ -21,8 +21,8 @@ NO_TRANSACTIONS: Final = "statement pooling mode"
 def shared_sessions(what: str) -> EngineError:
     """The error of a pool in transaction or statement mode."""
     return EngineError(
-        f"{what}: something between Semel and the server, such as PgBouncer in transaction or statement mode, gives one "
-        "session to several clients. Semel needs sessions of its own, for prepared statements, session settings and "
+        f"{what}: something between Semel and the server, such as PgBouncer in transaction or statement mode, gives "
+        "one session to several clients. Semel needs sessions of its own, for prepared statements, session settings and "
         "LISTEN: connect directly, or to a pool with pool_mode = session."
     )
 
@@ -70,7 +70,7 @@ async def _meet(one: asyncpg.Connection, other: asyncpg.Connection) -> bool:
 
 
 async def _session(connection: asyncpg.Connection) -> int:
-    """The process of the server that serves a connection; in a transaction, so that no pool tears the question apart."""
+    """The process of the server that serves a connection; asked in a transaction, which no pool tears apart."""
     await connection.execute("begin")
     try:
         return await _ask(connection)
