@@ -22,8 +22,8 @@ def shared_sessions(what: str) -> EngineError:
     """The error of a pool in transaction or statement mode."""
     return EngineError(
         f"{what}: something between Semel and the server, such as PgBouncer in transaction or statement mode, gives "
-        "one session to several clients. Semel needs sessions of its own, for prepared statements, session settings and "
-        "LISTEN: connect directly, or to a pool with pool_mode = session."
+        "one session to several clients. Semel needs sessions of its own, for prepared statements, session settings "
+        "and LISTEN: connect directly, or to a pool with pool_mode = session."
     )
 
 

@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 import asyncpg
 
+from semel.engine.bounded import note_answer
 from semel.engine.caller_connection import CallerConnection
 from semel.engines.journal.other_database import refuse_other_database
 from semel.engines.journal.script import (
@@ -85,7 +86,9 @@ class PostgresStore:
         for attempt in range(_TRIES):
             async with self._wire(script.line) as connection:
                 try:
-                    return cast(T, await self._play(connection, script(*args, **kwargs), begun=not script.atomic))
+                    done = await self._play(connection, script(*args, **kwargs), begun=not script.atomic)
+                    note_answer()
+                    return cast(T, done)
                 except RETRIED:
                     if attempt == _TRIES - 1:
                         raise
