@@ -24,6 +24,7 @@ import semel
 from datetime import timedelta
 app = semel.App({url!r}, config={config!r}, records={records!r}, auto_migrate=True)
 
+@app.on_schedule("0 9 * * *", id="daily")
 @app.task(name="charge")
 async def charge(cents: int = 1) -> int:
     return cents
@@ -94,7 +95,7 @@ class Shop:
         """Each verb of the API, once."""
         app, charge, account = self.app, self.charge, self.account
         one: semel.Handle[Any] = semel.Handle(app, execution, "order", "o-0", duplicate=False)
-        event = {"type": "invoice.paid", "source": "/shop", "id": "evt-1", "data": {"cents": 1}}
+        event = semel.EventEnvelope(event_id="evt-1", source="/shop", type="invoice.paid", data={"cents": 1})
         schedules, backfills, events = app.schedules, app.schedules.backfills, app.events
         return {
             "App.apply": lambda: app.apply(),

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from semel.engine.protocol import Engine, Outcome
 from semel.engine.schedules import EngineSchedules
 from semel.engine.subscriptions import EngineEvents
 from semel.errors import EngineUnavailable
 
+T = TypeVar("T")
 LONG: Final = frozenset(
     {
         "start_many",
@@ -34,7 +35,7 @@ LONG: Final = frozenset(
     }
 )
 """Verbs that may have much to do. They end when nothing has been answered for the time of a call."""
-OWN_LIMITS: Final = frozenset({"start_many", "publish_many", "close"})
+OWN_LIMITS: Final = frozenset({"start_many", "close"})
 """Those among LONG that see to their end themselves: each commit has one."""
 _silence: ContextVar[asyncio.Timeout | None] = ContextVar("semel_silence", default=None)
 """When the verb under way gives up, unless it hears something."""
@@ -158,6 +159,23 @@ class _BoundedEngine(_Bounded):
         """See Engine."""
         async with time_limit(self._seconds, "events"):
             return cast(EngineEvents, _Bounded(await self.inner.events(), self._seconds))
+
+
+async def wait_while_answered(
+    waiting: Coroutine[Any, Any, T], probe: Callable[[], Awaitable[object]], seconds: float, what: str
+) -> T:
+    """What is waited for, however long it takes. EngineUnavailable: meanwhile `probe` was not answered.
+
+    For a server that says nothing while it has nothing to say: without asking, one that is frozen looks the same.
+    """
+    task = asyncio.create_task(waiting)
+    try:
+        while not (await asyncio.wait([task], timeout=seconds / 2))[0]:
+            async with time_limit(seconds / 2, what):
+                await probe()
+        return task.result()
+    finally:
+        task.cancel()
 
 
 async def _within(timeout: float | None, wait: Callable[..., Any], *args: str) -> Outcome | None:
