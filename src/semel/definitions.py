@@ -12,6 +12,7 @@ from semel.contract.durations import Duration
 from semel.contract.rates import Rate
 from semel.contract.retry import Retry
 from semel.define.entity import Entity
+from semel.define.options import KeyScope
 from semel.define.registry import Registry
 from semel.define.task import AsyncTask, SyncTask, Task
 from semel.define.workflow import Workflow
@@ -71,6 +72,7 @@ class Definitions(ABC):
         dedup_window: Duration | None = None,
         rate_limit: str | Rate | None = None,
         concurrency_key: str | Callable[..., str] | None = None,
+        key_scope: KeyScope = "namespace",
     ) -> Decorator: ...
 
     def task(
@@ -87,12 +89,14 @@ class Definitions(ABC):
         dedup_window: Duration | None = None,
         rate_limit: str | Rate | None = None,
         concurrency_key: str | Callable[..., str] | None = None,
+        key_scope: KeyScope = "namespace",
     ) -> Any:
         """Make a function a task; it stays callable as a plain function.
 
         `retry` is a policy or a number of attempts, `timeout` is for each attempt, a higher `priority` runs
         first, `retention` and `dedup_window` override the queue's, `rate_limit` holds over all workers, and
-        calls that share a `concurrency_key` ("customer:{customer_id}", or a function) run one at a time.
+        calls that share a `concurrency_key` ("customer:{customer_id}", or a function) run one at a time. With
+        `key_scope="function"` or `"queue"` a `task_id` counts for this function, or within the queue, alone.
         """
 
         def decorate(function: Callable[..., Any]) -> Task[..., Any]:
@@ -108,6 +112,7 @@ class Definitions(ABC):
                 dedup_window=dedup_window,
                 rate_limit=rate_limit,
                 concurrency_key=concurrency_key,
+                key_scope=key_scope,
             )
             self.tasks.add(task)
             return task

@@ -18,6 +18,8 @@ ID_LENGTH: Final = 1100
 """Of an execution's id; a cluster's holds the id of a workflow that may have a thousand characters."""
 TEXT_LENGTH: Final = 1000
 KINDS: Final = ("task", "workflow", "entity")
+KEY_SCOPES: Final = ("namespace", "function", "queue")
+"""Where a task's key counts. Without a word of it: in the whole namespace, whichever function it is for."""
 EFFECT_FORMAT: Final = "semel1"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _FORBIDDEN: Final = frozenset({"Cc", "Cs", "Cn", "Zl", "Zp"})
@@ -64,6 +66,29 @@ def check_kind(kind: str) -> str:
     if kind not in KINDS:
         raise InvalidValue(f"kind={kind!r}: use {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     return kind
+
+
+def check_key_scope(scope: object) -> str:
+    """Where the keys of a task count: one of KEY_SCOPES."""
+    if scope not in KEY_SCOPES:
+        raise InvalidValue(f"key_scope={scope!r}: use {', '.join(map(repr, KEY_SCOPES[:-1]))} or {KEY_SCOPES[-1]!r}.")
+    return str(scope)
+
+
+def scoped_key(scope: str, name: str, key: str) -> str:
+    """The key as it is stored: `function:charge:order-456`, `queue:payments:order-456`, or as it is.
+
+    `name` is that of the function or of the queue. A name has no ':' in it, so two scopes never share a key.
+    """
+    if scope == "namespace":
+        return key
+    stored = f"{scope}:{name}:{key}"
+    if len(stored) > KEY_LENGTH:
+        raise InvalidKey(
+            f"task_id={key[:40] + '…'!r}: with key_scope={scope!r} it is stored as {stored[:40] + '…'!r}, which has "
+            f"{len(stored)} characters; a key has at most {KEY_LENGTH}. Hash the long part of it."
+        )
+    return stored
 
 
 def check_queues(queues: Iterable[str] | None) -> None:

@@ -12,6 +12,7 @@ from semel.contract.retry import Retry
 Given = TypeVar("Given")
 OnDuplicate = Literal["return", "raise"]
 ReuseName = Literal["failed_only", "reject", "always"]
+KeyScope = Literal["namespace", "function", "queue"]
 OnClose = Literal["abandon", "cancel", "terminate"]
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from semel.codec import Shape
 from semel.contract.durations import Duration
-from semel.contract.keys import KEY_LENGTH, check_name
+from semel.contract.keys import KEY_LENGTH, check_key, check_key_scope, check_name, scoped_key
 from semel.contract.rates import Rate, parse_rate
 from semel.contract.retry import Retry, retry_of
 from semel.define.options import RESERVED
@@ -51,6 +51,7 @@ class Task(Generic[P, R]):
         dedup_window: Duration | None,
         rate_limit: str | Rate | None,
         concurrency_key: str | Callable[..., str] | None,
+        key_scope: str,
     ) -> None:
         if not inspect.isfunction(fn):
             raise DefinitionError(f"{fn!r} is not a function: decorate a plain `def` or `async def`.")
@@ -62,6 +63,7 @@ class Task(Generic[P, R]):
         if self.timeout is not None and not self.timeout:
             raise InvalidValue("timeout=0: give a positive duration, or leave it out for none.")
         self.priority = check_priority(priority)
+        self.key_scope = check_key_scope(key_scope)
         self.retention = optional_duration(retention, "retention")
         self.dedup_window = optional_duration(dedup_window, "dedup_window")
         self.rate_limit = None if rate_limit is None else parse_rate(rate_limit)
@@ -84,6 +86,14 @@ class Task(Generic[P, R]):
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Bind arguments for `enqueue`, strictly type-checked."""
         return Call(self, self.shape.bind(args, kwargs))
+
+    def stored_key(self, task_id: str, queue: str | None = None) -> str:
+        """The key under which a `task_id` is stored, as `app.find` and `semel explain` want it; see `key_scope`.
+
+        `queue`: the one that was given to `enqueue`, if it is another than the task's own.
+        """
+        name = (queue or self.queue) if self.key_scope == "queue" else self.name
+        return scoped_key(self.key_scope, name, check_key(task_id))
 
     @property
     def keyed(self) -> bool:

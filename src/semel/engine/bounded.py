@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar, cast
 
 from semel.engine.protocol import Engine, Outcome
 from semel.engine.schedules import EngineSchedules
 from semel.engine.subscriptions import EngineEvents
 from semel.errors import EngineUnavailable
 
+T = TypeVar("T")
 LONG: Final = frozenset(
     {
         "start_many",
@@ -32,9 +34,56 @@ LONG: Final = frozenset(
         "close",
     }
 )
-"""Verbs that may have much to do. Each of their statements has its own end."""
+"""Verbs that may have much to do. They end when nothing has been answered for the time of a call."""
+OWN_LIMITS: Final = frozenset({"start_many", "close"})
+"""Those among LONG that see to their end themselves: each commit has one."""
+_silence: ContextVar[asyncio.Timeout | None] = ContextVar("semel_silence", default=None)
+"""When the verb under way gives up, unless it hears something."""
+_patience: ContextVar[float] = ContextVar("semel_patience")
+"""Seconds that it waits for the next answer."""
 SLACK: Final = 0.5
 """Seconds that a caller's own timeout is exceeded by at most: an engine that answers keeps it by itself."""
+
+
+def note_answer() -> None:
+    """The database or the cluster has answered: a verb that has much to do may go on waiting."""
+    limit = _silence.get()
+    if limit is not None and not limit.expired() and limit.when() is not None:
+        loop = asyncio.get_running_loop()
+        limit.reschedule(loop.time() + _patience.get())
+
+
+@contextmanager
+def slow_work() -> Iterator[None]:
+    """What is done here may take long without an answer, such as a migration of large tables."""
+    limit = _silence.get()
+    if limit is None or limit.expired():
+        yield
+        return
+    limit.reschedule(None)
+    try:
+        yield
+    finally:
+        if not limit.expired():
+            limit.reschedule(asyncio.get_running_loop().time() + _patience.get())
+
+
+@asynccontextmanager
+async def silence_limit(seconds: float, what: str) -> AsyncIterator[None]:
+    """EngineUnavailable: nothing was answered for so many seconds, however long all of it takes."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            before = _silence.set(limit), _patience.set(seconds)
+            try:
+                yield
+            finally:
+                _silence.reset(before[0])
+                _patience.reset(before[1])
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise no_answer(what, seconds) from error
 
 
 @asynccontextmanager
@@ -59,7 +108,7 @@ def no_answer(what: str, seconds: float) -> EngineUnavailable:
 
 
 def bounded(engine: Engine, seconds: float) -> Engine:
-    """The engine, with a time limit for every verb that does one thing. Those in LONG are as they were."""
+    """The engine, with a time limit for every verb; for those in LONG it begins anew with each answer."""
     return cast(Engine, _BoundedEngine(engine, seconds))
 
 
@@ -74,15 +123,17 @@ class _Bounded:
         member = getattr(self.inner, verb)
         if verb == "backfills":
             member = _Bounded(member, self._seconds)
-        elif verb not in LONG and inspect.iscoroutinefunction(member):
+        elif verb not in OWN_LIMITS and inspect.iscoroutinefunction(member):
             member = self._limited(verb, member)
         self.__dict__[verb] = member
         return member
 
     def _limited(self, verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        limit = silence_limit if verb in LONG else time_limit
+
         @functools.wraps(call)
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            async with time_limit(self._seconds, verb):
+            async with limit(self._seconds, verb):
                 return await call(*args, **kwargs)
 
         return wrapper
@@ -108,6 +159,23 @@ class _BoundedEngine(_Bounded):
         """See Engine."""
         async with time_limit(self._seconds, "events"):
             return cast(EngineEvents, _Bounded(await self.inner.events(), self._seconds))
+
+
+async def wait_while_answered(
+    waiting: Coroutine[Any, Any, T], probe: Callable[[], Awaitable[object]], seconds: float, what: str
+) -> T:
+    """What is waited for, however long it takes. EngineUnavailable: meanwhile `probe` was not answered.
+
+    For a server that says nothing while it has nothing to say: without asking, one that is frozen looks the same.
+    """
+    task = asyncio.create_task(waiting)
+    try:
+        while not (await asyncio.wait([task], timeout=seconds / 2))[0]:
+            async with time_limit(seconds / 2, what):
+                await probe()
+        return task.result()
+    finally:
+        task.cancel()
 
 
 async def _within(timeout: float | None, wait: Callable[..., Any], *args: str) -> Outcome | None:

@@ -50,7 +50,7 @@ def request(
         bound = task.shape.bind(args, kwargs)
     else:
         raise _not_a("task", task)
-    key = None if task_id is None else check_key(task_id)
+    key = None if task_id is None else task.stored_key(task_id, queue)
     return _start(settings, task, bound, key, on_duplicate, reuse, priority, delay, run_at, queue)
 
 

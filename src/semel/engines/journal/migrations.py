@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from semel.engine.bounded import slow_work
 from semel.engines.journal.script import ConnectionRole, Raw, Script, ScriptRunner, SqlQuery, Store, procedure
 from semel.errors import MigrationNeeded, SchemaTooNew
 from semel.runtime.retries import retry_unavailable
@@ -60,8 +61,9 @@ async def migrate(store: Store, progress: Callable[[str], None]) -> list[str]:
     for migration in missing(store.migrations, await retry_unavailable(store.run, applied)):
         label = f"{migration[0]:04}_{migration[1]}"
         progress(label)
-        if await retry_unavailable(store.run, apply, migration):
-            done.append(label)
+        with slow_work():
+            if await retry_unavailable(store.run, apply, migration):
+                done.append(label)
     return done
 
 

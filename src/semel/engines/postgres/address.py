@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
+from semel.engines.postgres.pool import is_pooled, refuse_shared_sessions
 from semel.errors import ConfigError, EngineError
 
 CONNECT_TIMEOUT: Final = 10.0
@@ -68,13 +69,28 @@ class Address:
         raise AssertionError("unreachable")
 
     async def _connect_to(self, url: str, settings: Mapping[str, str]) -> asyncpg.Connection:
+        connection = await self._open(url, settings, statements=200)
+        try:
+            async with asyncio.timeout(self._patience):
+                if await is_pooled(connection):
+                    await refuse_shared_sessions(connection, lambda: self._open(url, settings, statements=0))
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    @property
+    def _patience(self) -> float:
+        return CONNECT_TIMEOUT if len(self._urls) == 1 else CONNECT_TIMEOUT_OF_SEVERAL
+
+    async def _open(self, url: str, settings: Mapping[str, str], statements: int) -> asyncpg.Connection:
         try:
             connection = await asyncpg.connect(
                 url,
                 server_settings=dict(settings),
-                statement_cache_size=200,
+                statement_cache_size=statements,
                 max_cached_statement_lifetime=0,
-                timeout=CONNECT_TIMEOUT if len(self._urls) == 1 else CONNECT_TIMEOUT_OF_SEVERAL,
+                timeout=self._patience,
                 command_timeout=COMMAND_TIMEOUT,
                 target_session_attrs=self._wanted,
             )
@@ -83,7 +99,8 @@ class Address:
                 raise EngineError(
                     f"the server at the other end refuses session settings ({error}): it looks like PgBouncer. Semel "
                     "keeps prepared statements and listens, so connect to PostgreSQL directly or to a pool in session "
-                    "mode (for PgBouncer also set ignore_startup_parameters)."
+                    "mode. For PgBouncer also set ignore_startup_parameters = "
+                    f"{','.join(sorted({*settings} - {'application_name'}))}."
                 ) from error
             raise
         except FileNotFoundError:

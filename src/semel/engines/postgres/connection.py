@@ -14,6 +14,7 @@ import asyncpg
 from semel.engine.failure_log import log_failure
 from semel.engines.journal.script import Collision
 from semel.engines.postgres.address import Address
+from semel.engines.postgres.pool import shared_sessions
 from semel.errors import EngineError, EngineUnavailable, MigrationNeeded, SemelError, phrase, phrase_with_type
 
 log = logging.getLogger("semel.postgres")
@@ -182,11 +183,7 @@ def translate(error: BaseException) -> BaseException:
         case asyncpg.PostgresError() if str(getattr(error, "sqlstate", "")).startswith(_AWAY):
             return EngineUnavailable(f"PostgreSQL cannot be used right now: {phrase(error)}.")
         case asyncpg.InvalidSQLStatementNameError() | asyncpg.DuplicatePreparedStatementError():
-            return EngineError(
-                "PostgreSQL lost a prepared statement: something between Semel and the server, such as PgBouncer in "
-                "transaction or statement mode, gives one session to several clients. Semel needs sessions of its own: "
-                "connect directly, or to a pool with pool_mode = session."
-            )
+            return shared_sessions("PostgreSQL lost a prepared statement")
         case asyncpg.PostgresError():
             return EngineError(f"PostgreSQL refused a statement: {phrase(error)}.")
         case _ if isinstance(error, LOST):

@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 import asyncpg
 
+from semel.engine.bounded import note_answer
 from semel.engine.caller_connection import CallerConnection
 from semel.engines.journal.other_database import refuse_other_database
 from semel.engines.journal.script import (
@@ -31,6 +32,7 @@ from semel.engines.journal.script import (
 from semel.engines.postgres.address import Address, describe_url
 from semel.engines.postgres.connection import LOST, PLANS, PostgresConnection
 from semel.engines.postgres.listener import NotificationListener
+from semel.engines.postgres.pool import is_pooled
 from semel.engines.postgres.user_transactions import RETRIED, work_in
 
 T = TypeVar("T")
@@ -84,7 +86,9 @@ class PostgresStore:
         for attempt in range(_TRIES):
             async with self._wire(script.line) as connection:
                 try:
-                    return cast(T, await self._play(connection, script(*args, **kwargs), begun=not script.atomic))
+                    done = await self._play(connection, script(*args, **kwargs), begun=not script.atomic)
+                    note_answer()
+                    return cast(T, done)
                 except RETRIED:
                     if attempt == _TRIES - 1:
                         raise
@@ -226,7 +230,19 @@ class PostgresStore:
                 for name, state, seconds in await connection.fetch(self._queries["hanging_sessions"])
             ]
             findings.append((not hanging, "sessions", ", ".join(hanging) or "none hangs"))
+            if await is_pooled(connection):
+                findings.append(await self._check_pool(connection))
             return findings
+
+    async def _check_pool(self, connection: asyncpg.Connection) -> tuple[bool, str, str]:
+        """A pool in session mode; others were refused. It may drop our settings, which then belong to the role."""
+        wrong = [
+            f"{name} = {value!r}"
+            for name, value in PLANS.items()
+            if await connection.fetchval("select current_setting($1)", name) != value
+        ]
+        told = f"ignores {', '.join(wrong)}: set them on the role, with alter role .. set .."
+        return not wrong, "pool", told if wrong else "in session mode, with the settings of Semel"
 
     async def close(self) -> None:
         """Close every connection."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar, cast
 
+from semel.engine.bounded import note_answer
 from semel.engine.caller_connection import CallerConnection
 from semel.engines.journal.other_database import refuse_other_database
 from semel.engines.journal.script import (
@@ -68,7 +69,9 @@ class SqliteStore:
 
     async def run(self, script: Procedure[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a script; see Store."""
-        return cast(T, await self._for(script.line).submit(script, args, kwargs))
+        done = await self._for(script.line).submit(script, args, kwargs)
+        note_answer()
+        return cast(T, done)
 
     def _for(self, line: ConnectionRole) -> WriterThread:
         if self._closed:

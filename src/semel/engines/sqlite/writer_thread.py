@@ -245,7 +245,7 @@ class WriterThread(threading.Thread):
         # before it is acknowledged.
         self._synchronous("normal" if all(job.line is ConnectionRole.CLAIM for job in jobs) else "full")
         try:
-            self._step(self._begin, tap, LOCK_PATIENCE)
+            self._step(self._begin, tap, LOCK_PATIENCE, lambda: any(not job.future.done() for job in jobs))
             for job in jobs:
                 job.error, job.result = None, self._play(job, tap)
             self._unknown = True
@@ -265,15 +265,20 @@ class WriterThread(threading.Thread):
             self._db.execute(f"pragma synchronous = {level}")
             self._level = level
 
-    def _step(self, sql: str, tap: StatementHook | None, patience: float = 0.0) -> None:
+    def _step(
+        self, sql: str, tap: StatementHook | None, patience: float = 0.0, wanted: Callable[[], bool] = lambda: True
+    ) -> None:
         if tap is not None:
             tap.before(sql)
-        self._patiently(sql, patience)
+        self._patiently(sql, patience, wanted)
         if tap is not None:
             tap.after(sql)
 
-    def _patiently(self, sql: str, patience: float) -> None:
-        """Run a statement. While another process writes, take short, uneven naps, so that nobody starves."""
+    def _patiently(self, sql: str, patience: float, wanted: Callable[[], bool] = lambda: True) -> None:
+        """Run a statement. While another process writes, take short, uneven naps, so that nobody starves.
+
+        Not for longer than somebody waits for it: callers give up sooner, and so does `close`.
+        """
         end = 0.0
         for tries in itertools.count():
             try:
@@ -281,7 +286,7 @@ class WriterThread(threading.Thread):
             except self._driver.error as error:
                 now = time.monotonic()
                 end = end or now + patience
-                if self._driver.code_of(error) != BUSY or now >= end:
+                if self._driver.code_of(error) != BUSY or now >= end or not wanted():
                     raise
             else:
                 return

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from temporalio.service import RPCError, RPCStatusCode
 
+from semel.engine.bounded import note_answer
 from semel.errors import EngineError, EngineUnavailable, phrase
 
 T = TypeVar("T")
@@ -24,15 +25,19 @@ _AWAY = (
 async def call(request: Awaitable[T]) -> T:
     """The answer. EngineUnavailable: the cluster is away; EngineError: it refuses."""
     try:
-        return await request
+        answer = await request
     except RPCError as error:
         raise told(error) from error
+    note_answer()
+    return answer
 
 
 async def call_or_none(request: Awaitable[T]) -> T | None:
     """The same; None: there is no such thing."""
     try:
-        return await request
+        answer = await request
+        note_answer()
+        return answer
     except RPCError as error:
         if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
             return None

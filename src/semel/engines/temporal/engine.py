@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
+
+from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 
 from semel.contract.lifecycle import Status
 from semel.contract.records import Execution, Suppressed, Undelivered
 from semel.contract.retention import WORKFLOW_RETENTION
 from semel.contract.times import from_micros
 from semel.define.registry import Registry
-from semel.engine.bounded import time_limit
+from semel.engine.bounded import time_limit, wait_while_answered
 from semel.engine.caller_connection import CallerConnection, cannot_join
 from semel.engine.failure_log import expect_failure
 from semel.engine.protocol import (
@@ -42,6 +45,7 @@ from semel.engines.journal.schedules import StoredSchedules
 from semel.engines.journal.ticks import Tickers
 from semel.engines.temporal import control, lists, namespace, queues, replay, reset
 from semel.engines.temporal.activities import Runner
+from semel.engines.temporal.calls import call
 from semel.engines.temporal.cluster import Cluster, look_at_namespace
 from semel.engines.temporal.connect import Target, connect
 from semel.engines.temporal.doctor import examine
@@ -58,6 +62,7 @@ from semel.runtime.duplicates import warn_of_lost_counts
 from semel.runtime.events import Events
 from semel.settings import QueueSettings, Settings
 
+T = TypeVar("T")
 log = logging.getLogger("semel.temporal")
 TEMPORAL = Capabilities(
     "temporal",
@@ -191,7 +196,7 @@ class TemporalEngine:
 
     async def outcome(self, id: str, timeout: float | None) -> Outcome | None:
         """See Engine."""
-        return await (await self.open()).outcome(id, timeout)
+        return await self._wait(lambda cluster: cluster.outcome(id, timeout), timeout, "result")
 
     async def cancel(self, id: str) -> Status | None:
         """See Engine."""
@@ -211,8 +216,17 @@ class TemporalEngine:
 
     async def answer(self, id: str, key: str, timeout: float | None) -> Outcome | None:
         """See Engine."""
-        cluster = await self.open()
-        return await cluster.questions.answer(id, key, timeout)
+        return await self._wait(lambda cluster: cluster.questions.answer(id, key, timeout), timeout, "ask")
+
+    async def _wait(self, begin: Callable[[Cluster], Coroutine[Any, Any, T]], timeout: float | None, what: str) -> T:
+        """Wait for as long as the caller says; without end only while the cluster answers."""
+        if timeout is not None:
+            return await begin(await self.open())
+        limit = self._settings.call_timeout.total_seconds()
+        async with time_limit(limit, what):
+            cluster = await self.open()
+        service, request = cluster.client.workflow_service, GetSystemInfoRequest()
+        return await wait_while_answered(begin(cluster), lambda: call(service.get_system_info(request)), limit, what)
 
     async def state_of(self, key: str) -> tuple[bool, bytes | None]:
         """See Engine."""

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from semel.contract.retention import clean_every
 from semel.define.context import Running
 from semel.define.registry import Registry
 from semel.engine.served_functions import functions_of
@@ -135,11 +136,9 @@ class TemporalWorker:
             log.info("retention: looked at %d finished executions", looked)
 
     def _clean_every(self) -> float:
-        """Hourly unless something this worker runs is kept for less than that."""
-        kept = [one.retention for one in self._registry if one.retention is not None]
-        kept += [queue.retention for queue in self._settings.queues.values() if queue.retention is not None]
-        shortest = max(min(kept, default=timedelta.max), timedelta(seconds=5))
-        return min(self._settings.worker.clean_every, shortest).total_seconds()
+        """Seconds: as the settings say, unless something that this worker runs is kept for less than that."""
+        kept = [*(one.retention for one in self._registry), *(one.retention for one in self._settings.queues.values())]
+        return clean_every(self._settings.worker.clean_every, kept).total_seconds()
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """See Worker. Asked again, it waits no longer."""
