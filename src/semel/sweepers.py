@@ -104,6 +104,7 @@ class Sweepers:
             dedup_window=None,
             rate_limit=None,
             concurrency_key=None,
+            key_scope="namespace",
         )
 
     @property
