@@ -43,7 +43,7 @@ async def test_a_deadlock_is_tried_again(postgres_world: World) -> None:
             await eventually(lambda: waits_for_a_lock(postgres_world, other.get_server_pid()))
             may_go_on.set()
             await waits
-        assert await handle.result("60s") == 2
+        assert await handle.result("60s") >= 2, "more often if it met the other one again"
     assert [row["cents"] for row in await other.fetch("select cents from account order by id")] == [11, 11]
     await other.close()
 

@@ -120,6 +120,26 @@ async def test_looking_at_executions_does_not_wait_for_an_open_transaction(world
         assert await handle.status() == "pending"
 
 
+async def test_a_file_that_is_not_in_wal_mode_is_not_opened_while_the_transaction_has_it(world: World) -> None:
+    """As a dump restores it: to open it means to change its mode, for which the loop would wait for its own caller."""
+    app, _ = shop(world)
+    await app.migrate()
+    await app.close()
+    with contextlib.closing(sqlite3.connect(path_of(world))) as plain:
+        assert plain.execute("pragma journal_mode = delete").fetchall() == [("delete",)]
+    fresh, ship = shop(world)
+    async with aiosqlite.connect(path_of(world)) as connection:
+        began = time.monotonic()
+        await fresh.enqueue(ship, 1, task_id="order-1", connection=connection)
+        await asyncio.sleep(0.2)  # the commit is looked out for meanwhile, again and again
+        await connection.commit()
+        assert time.monotonic() - began < writer_thread.LOCK_PATIENCE / 2
+    async with world.worker(fresh):
+        handle = await fresh.find("order-1")
+        assert handle is not None
+        await handle.result("60s")
+
+
 async def test_a_cursor_that_is_being_read_does_not_stand_in_the_way(world: World) -> None:
     app, ship = shop(world)
     await app.migrate()

@@ -67,12 +67,9 @@ class CallerTransaction:
 
     async def run(self, script: Procedure[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a script; see ScriptRunner. The errors are the driver's own."""
-        try:
-            return cast(
-                T, await self._connection.play(lambda: self._play(script(*args, **kwargs), whole=not script.atomic))
-            )
-        finally:
-            self._store.expect_commit(self._connection)
+        played = await self._connection.play(lambda: self._play(script(*args, **kwargs), whole=not script.atomic))
+        self._store.expect_commit(self._connection)
+        return cast(T, played)
 
     async def _play(self, script: Script[Any], *, whole: bool) -> Any:
         """A script to its end, in a savepoint from its start (`whole`), or from where it asks for a transaction."""

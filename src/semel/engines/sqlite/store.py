@@ -112,8 +112,13 @@ class SqliteStore:
         self._commits.expect(connection)
 
     def _look_for_others(self) -> None:
-        if not self._closed:
-            self._for(ConnectionRole.CONTROL).look(self._bell.ring)
+        """A file that is not open yet is not opened for it: that may have to wait for the very transaction."""
+        if self._closed:
+            return
+        if self._writer is None:
+            self._bell.ring()
+        else:
+            self._writer.look(self._bell.ring)
 
     def now(self) -> int:
         """See Store."""
