@@ -14,7 +14,15 @@ from semel import App, InvalidValue, NotFound, Published, Status
 from semel.cli.command import Exit, database_command
 from semel.cli.output import Output, ago, brief, status_text, when
 from semel.cli.schedule_options import read_time
-from semel.contract.events import EventInfo, EventMatch, EventRun, EventState, MatchKind
+from semel.contract.events import (
+    EventInfo,
+    EventMatch,
+    EventOutcome,
+    EventRun,
+    EventState,
+    MatchKind,
+    OutcomeState,
+)
 from semel.events import EventPage
 from semel.records import to_json
 
@@ -26,6 +34,13 @@ STYLES = {
     EventState.UNMATCHED: "dim",
     EventState.WAITING: "yellow",
     EventState.PARKED: "bold red",
+}
+OUTCOME_STYLES = {
+    OutcomeState.GATHERED: "yellow",
+    OutcomeState.QUEUED: "yellow",
+    OutcomeState.PAUSED: "yellow",
+    OutcomeState.STARTED: "green",
+    OutcomeState.DROPPED: "bold red",
 }
 DATA_SHOWN = 2000
 
@@ -112,6 +127,7 @@ def _as_json(one: Published[Any]) -> dict[str, Any]:
         "runs": runs,
         "problem": one.problem,
         "run_again": one.run_again,
+        "outcomes": [to_json(outcome) for outcome in one.outcomes],
     }
 
 
@@ -123,6 +139,9 @@ def _tell(out: Output, one: Published[Any]) -> None:
         out.line(f"{one.event_id} is {one.state}.", STYLES[one.state])
     for run in one.runs:
         out.line(f"  {run.name} runs as {run.key} ({run.id})")
+    for outcome in one.outcomes:
+        if outcome.state is not OutcomeState.STARTED:
+            out.line(f"  {outcome}", OUTCOME_STYLES[outcome.state])
     if one.problem is not None:
         out.line(f"  {one.problem}", "yellow")
 
@@ -168,7 +187,13 @@ async def show(app: App, out: Output, event_id: Id) -> None:
     if out.as_json:
         with_status = [{**to_json(run), "status": status} for run, status in runs]
         out.data(
-            {"event": page.info, "envelope": page.event.to_cloudevent(), "runs": with_status, "matches": page.matches}
+            {
+                "event": page.info,
+                "envelope": page.event.to_cloudevent(),
+                "runs": with_status,
+                "outcomes": page.outcomes,
+                "matches": page.matches,
+            }
         )
         return
     _describe(out, page)
@@ -186,10 +211,14 @@ async def show(app: App, out: Output, event_id: Id) -> None:
                 for run, status in runs
             ],
         )
+    if page.outcomes:
+        rows = [(one.activity, Text(one.state, OUTCOME_STYLES[one.state]), _tell_outcome(one)) for one in page.outcomes]
+        out.table(("Activity", "Became", "Why"), rows)
     if page.matches:
         out.table(("Activity", "Today", "Why"), [_match_row(match, page) for match in page.matches])
-    failed = [run for run, status in runs if status in (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)]
-    if failed or page.info.state is EventState.PARKED:
+    failed = any(status in (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT) for _, status in runs)
+    dropped = any(one.state is OutcomeState.DROPPED for one in page.outcomes)
+    if failed or dropped or page.info.state is EventState.PARKED:
         out.next("events replay", page.info.event_id)
 
 
@@ -224,6 +253,16 @@ def _describe(out: Output, page: EventPage) -> None:
 
 def _status_text(status: Status | None) -> Text:
     return Text("unknown", "dim") if status is None else status_text(status)
+
+
+def _tell_outcome(one: EventOutcome) -> str:
+    """Why an event waits, and until when; or the run that it is part of; or why it does not run."""
+    if one.reason is not None:
+        return one.reason
+    if one.run is not None:
+        return f"in run {one.run}"
+    waits = {"start": "its throttle", "pause": "the end of the pause"}.get(one.option or "", one.option)
+    return f"waits for {waits}" + ("" if one.until is None else f" until {when(one.until)}")
 
 
 def _why(run: EventRun) -> str:
