@@ -41,6 +41,7 @@ OUTCOME_STYLES = {
     OutcomeState.PAUSED: "yellow",
     OutcomeState.STARTED: "green",
     OutcomeState.DROPPED: "bold red",
+    OutcomeState.CANCELS: "green",
 }
 DATA_SHOWN = 2000
 
@@ -257,10 +258,12 @@ def _status_text(status: Status | None) -> Text:
 
 def _tell_outcome(one: EventOutcome) -> str:
     """Why an event waits, and until when; or the run that it is part of; or why it does not run."""
+    if one.run is not None:
+        return f"in run {one.run}" + (f": {one.reason}" if one.reason else "")
     if one.reason is not None:
         return one.reason
-    if one.run is not None:
-        return f"in run {one.run}"
+    if one.state is OutcomeState.CANCELS:
+        return "runs of events that happened before it are cancelled"
     waits = {"start": "its throttle", "pause": "the end of the pause"}.get(one.option or "", one.option)
     return f"waits for {waits}" + ("" if one.until is None else f" until {when(one.until)}")
 

@@ -78,6 +78,8 @@ class OutcomeState(StrEnum):
     """It has a run, by itself or with others."""
     DROPPED = "dropped"
     """It does not run; the reason says why. An operator can replay it."""
+    CANCELS = "cancels"
+    """It cancels runs of events that happened before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class EventOutcome:
     run: str | None = None
     """The key of its run."""
     reason: str | None = None
-    """Why it is dropped."""
+    """Why it is dropped, or its run cancelled."""
 
     def __str__(self) -> str:
         told = f"{self.activity}: {self.state}"

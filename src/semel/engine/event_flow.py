@@ -6,13 +6,14 @@ that is due is closed, and that makes runs which are ready; then limits decide a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 
 from semel.contract.event_flow import (
     Batch,
+    Cancelled,
     Debounce,
     FlowEvent,
     Single,
@@ -21,7 +22,9 @@ from semel.contract.event_flow import (
     StartLimit,
     Starts,
     Window,
+    admit_uncancelled,
     batch,
+    cancel_runs,
     close_window,
     debounce,
     end_singleton,
@@ -75,6 +78,14 @@ class QueuedRun(msgspec.Struct, frozen=True):
     events: tuple[str, ...] = ()
 
 
+class CancelRequest(msgspec.Struct, frozen=True):
+    """An event that cancels runs, as stored until they are cancelled: their key, and what it came after."""
+
+    key: str = ""
+    happened_at: int = 0
+    arrival: int = 0
+
+
 _STATES: Final[Mapping[str, type[Any]]] = {
     "debounce": Window,
     "batch": Window,
@@ -82,6 +93,8 @@ _STATES: Final[Mapping[str, type[Any]]] = {
     "rate_limit": Starts,
     "singleton": Single,
     "start": QueuedRun,
+    "cancel_on": Cancelled,
+    "cancel": CancelRequest,
 }
 
 
@@ -95,6 +108,14 @@ class Take(NamedTuple):
     run: str
     """The key of its run, if it has one of its own."""
     why: Why
+
+
+class Cancel(NamedTuple):
+    """An event that cancels runs of an activity."""
+
+    subscription: Subscription
+    publication: Publication
+    key: str
 
 
 class ReadyRun(NamedTuple):
@@ -191,11 +212,16 @@ class EventFlow:
         if flow is None or gather is None:
             event = self._arrive(publication, None)
             self._add(take, event)
+            if self._is_cancelled(take, event):
+                return
             self.ready.append(ReadyRun(activity, take.run, (publication.id,), event, take.keys, take.why))
             return
         id_ = FlowId(gather, activity, take.keys.get(gather, ""))
         window: Window = self.state(id_)
         event = self._arrive(publication, window)
+        if self._is_cancelled(take, event):
+            self._add(take, event)
+            return
         if gather == "debounce":
             policy = take.subscription.fit(cast(Debounce, flow.debounce))
             after, outcome = debounce(policy, window, event, event.arrived_at)
@@ -211,6 +237,46 @@ class EventFlow:
             self.note(activity, [publication.id], Change(OutcomeState.GATHERED, *_place(id_)))
         for start in outcome.starts:
             self._close(id_, start)
+
+    def _is_cancelled(self, take: Take, event: FlowEvent) -> bool:
+        """Did it happen before an event that cancels its run? Then it is dropped."""
+        flow = take.subscription.definition.flow
+        if flow is None or flow.cancel_on is None:
+            return False
+        state = self.state(FlowId("cancel_on", take.subscription.id, take.keys.get("cancel_on", "")))
+        outcome = admit_uncancelled(state, event)
+        if outcome.verdict == "dropped":
+            change = Change(OutcomeState.DROPPED, reason=f"cancel_on: {outcome.reason}")
+            self.note(take.subscription.id, [event.event_id], change)
+        return outcome.verdict == "dropped"
+
+    def cancel(self, cancel: Cancel) -> None:
+        """Take in an event that cancels runs: what happened before it does not start any more, and is cancelled."""
+        activity, id_ = cancel.subscription.id, cancel.publication.id
+        event = self._arrive(cancel.publication, None)
+        flow = FlowId("cancel_on", activity, cancel.key)
+        after, _ = cancel_runs(self.state(flow), event, ())
+        self.set(flow, after, None)
+        self.set(FlowId("cancel", activity, id_), CancelRequest(cancel.key, *event.order), self.now)
+        self.new[id_, activity] = event.arrival, event.order[0], None
+        self.note(activity, [id_], Change(OutcomeState.CANCELS))
+
+    def withdraw(self, id: FlowId, events: Collection[str], reason: str) -> None:
+        """Take events out of a flow in which they wait."""
+        state = self.state(id)
+        if isinstance(state, Window):
+            left = tuple(one for one in state.events if one.event_id not in events)
+            self.set(
+                id,
+                Window(left, state.opened_at, state.due_at, state.last) if left else Window(last=state.last),
+                state.due_at if left else None,
+            )
+        elif isinstance(state, QueuedRun):
+            stay = tuple(one for one in state.events if one not in events)
+            self.set(id, QueuedRun(stay) if stay else None, self.due(id) if stay else None)
+        elif isinstance(state, Single) and state.waiting is not None and state.waiting.event_id in events:
+            self.set(id, Single(state.running), None)
+        self.note(id.activity, events, Change(OutcomeState.DROPPED, reason=reason))
 
     def _arrive(self, publication: Publication, window: Window | None) -> FlowEvent:
         """An event, later than all that came before it. One that is dated in the future counts as of now."""

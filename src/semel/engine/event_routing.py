@@ -21,7 +21,7 @@ from semel.contract.fingerprint import fingerprint
 from semel.contract.keys import KEY_LENGTH
 from semel.contract.runs import Run, RunWindow, Why
 from semel.contract.times import instant
-from semel.engine.event_flow import Take
+from semel.engine.event_flow import Cancel, Take
 from semel.engine.ids import new_id
 from semel.engine.start_request import StartRequest
 from semel.engine.subscriptions import EventPattern, Publication, SubscriptionDefinition, SubscriptionRow
@@ -156,7 +156,19 @@ class Subscription:
         request = StartRequest(new_id(), key, payload, print_, options, definition.concurrency_key)
         return Start(request, self.id, at, why, self.version, None, 0)
 
-    def read_keys(self, event: EventEnvelope, data: FilterData) -> tuple[dict[str, str], str | None]:
+    @property
+    def cancel_on(self) -> EventPattern | None:
+        """The events that cancel its runs."""
+        flow = self.definition.flow
+        return None if flow is None else flow.cancel_on
+
+    def decide_cancel(self, data: FilterData) -> EventMatch:
+        """Whether an event of a type that cancels its runs does, by the filter."""
+        return self._matches if self.cancel_on is None else self._decide(self.cancel_on, data)
+
+    def read_keys(
+        self, event: EventEnvelope, data: FilterData, options: Collection[str] | None = None
+    ) -> tuple[dict[str, str], str | None]:
         """The key of an event for each of its options that goes by one, and the problem with one that has none."""
         flow = self.definition.flow
         if flow is None or not flow.keys:
@@ -167,6 +179,8 @@ class Subscription:
             self._keys = {option: EventKey(text) for option, text in flow.keys.items()}
         keys: dict[str, str] = {}
         for option, key in self._keys.items():
+            if options is not None and option not in options:
+                continue
             found = key.read(event, data.get() if key.needs_input else None)
             if found.key is None:
                 return {}, found.problem
@@ -214,6 +228,8 @@ class Plan(NamedTuple):
     starts: tuple[Start, ...]
     takes: tuple[Take, ...] = ()
     """Activities that gather or limit events, or are paused, take it in."""
+    cancels: tuple[Cancel, ...] = ()
+    """Activities of which it cancels runs."""
 
     @property
     def future(self) -> bool:
@@ -258,6 +274,8 @@ class Router:
         self.stamp = stamp
         self.subscriptions = {row.id: Subscription(row, max_payload) for row in rows}
         self._by_type = PatternIndex((one.types, one) for one in self.subscriptions.values())
+        cancelling = [(on.types, one) for one in self.subscriptions.values() if (on := one.cancel_on) is not None]
+        self._cancelling = PatternIndex(cancelling) if cancelling else None
 
     def plan(
         self,
@@ -301,9 +319,11 @@ class Router:
             except SemelError as error:
                 why_not = f"activity {subscription.id} cannot be run for it: {phrase(error)}"
                 return Plan(publication, EventState.PARKED, (), why_not[:PROBLEM_LENGTH], ())
+        cancels = () if only is not None else self._find_cancels(publication, data, problems)
+        activities += [one.subscription.id for one in cancels if one.subscription.id not in activities]
         problem = "; ".join(map(str, problems))[:PROBLEM_LENGTH] if problems else None
         state = EventState.ROUTED if activities else EventState.UNMATCHED
-        return Plan(publication, state, tuple(activities), problem, tuple(starts), tuple(takes))
+        return Plan(publication, state, tuple(activities), problem, tuple(starts), tuple(takes), tuple(cancels))
 
     def _find(self, event: EventEnvelope, data: FilterData) -> tuple[list[Subscription], list[EventMatch]]:
         candidates = self._by_type.find(event.type)
@@ -317,6 +337,22 @@ class Router:
             elif match.kind is MatchKind.PROBLEM:
                 problems.append(match)
         return wanted, problems
+
+    def _find_cancels(self, publication: Publication, data: FilterData, problems: list[EventMatch]) -> Sequence[Cancel]:
+        """The activities of which an event cancels runs. One that it cannot be decided for is a problem."""
+        if self._cancelling is None:
+            return ()
+        found = []
+        for one in self._cancelling.find(publication.event.type):
+            match = one.decide_cancel(data)
+            keys, problem = one.read_keys(publication.event, data, ("cancel_on",))
+            if match.kind is MatchKind.PROBLEM:
+                problems.append(match)
+            elif match.kind is MatchKind.MATCHES and problem is not None:
+                problems.append(EventMatch(one.id, MatchKind.PROBLEM, f"cancel_on: {problem}"))
+            elif match.kind is MatchKind.MATCHES:
+                found.append(Cancel(one, publication, keys.get("cancel_on", "")))
+        return found
 
     def _take(self, only: Collection[str]) -> list[Subscription]:
         return [one for id_, one in self.subscriptions.items() if id_ in only]

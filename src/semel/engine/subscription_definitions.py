@@ -70,8 +70,6 @@ def _flow_of(trigger: EventTriggerConfig) -> FlowOptions | None:
     names = trigger.flow_options
     if not names:
         return None
-    if "cancel_on" in names:
-        raise InvalidValue("cancel_on of an event trigger: this release does not carry it out yet. Leave it out.")
     keys = {name: key for name in names if (key := getattr(trigger, name).key) is not None}
     policies = {name: getattr(trigger, name).policy() for name in names if name != "cancel_on"}
     on = trigger.cancel_on

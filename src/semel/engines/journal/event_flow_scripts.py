@@ -16,7 +16,18 @@ from semel.contract.event_flow import Single, Window
 from semel.contract.events import EventOutcome, EventRun, OutcomeState
 from semel.contract.slot_policy import Stop
 from semel.contract.times import from_micros, optional
-from semel.engine.event_flow import GATHERING, Change, EventFlow, FlowId, FlowRow, QueuedRun, ReadyRun, Take
+from semel.engine.event_flow import (
+    GATHERING,
+    Cancel,
+    CancelRequest,
+    Change,
+    EventFlow,
+    FlowId,
+    FlowRow,
+    QueuedRun,
+    ReadyRun,
+    Take,
+)
 from semel.engine.event_routing import FilterData, GatheredRun, Router, Subscription
 from semel.engine.publications import read_event
 from semel.engine.ticks import Start
@@ -33,6 +44,8 @@ log = logging.getLogger("semel.events")
 AT_ONCE: Final = 50
 """Flows that are carried on in one transaction: each may have a thousand events."""
 REASON_LENGTH: Final = 2000
+CANCELLED_AT_ONCE: Final = 200
+"""Events whose runs are cancelled in one transaction."""
 PUT_OFF: Final = 10_000_000
 """Microseconds until a flow is looked at again that could not be read."""
 
@@ -56,12 +69,17 @@ class Taken(NamedTuple):
     """Flows that were due."""
 
 
-def take_events(namespace: str, takes: Sequence[Take], where: Runs) -> Script[Taken]:
+def take_events(namespace: str, takes: Sequence[Take], cancels: Sequence[Cancel], where: Runs) -> Script[Taken]:
     """Take events in, in the order in which they came; part of a larger script."""
     flow = EventFlow()
     gathered = [one for one in takes if _gather_of(one.subscription) is not None]
     direct = [one for one in takes if _gather_of(one.subscription) is None]
-    yield from _lock(namespace, flow, [_gather_id(one) for one in gathered])
+    first = [_gather_id(one) for one in gathered]
+    first += [id_ for one in takes if (id_ := _cancel_id(one)) is not None]
+    first += [FlowId("cancel_on", one.subscription.id, one.key) for one in cancels]
+    yield from _lock(namespace, flow, first)
+    for cancel in cancels:
+        flow.cancel(cancel)
     for take in gathered:
         flow.take(take)
     subscriptions = {take.subscription.id: take.subscription for take in takes}
@@ -83,6 +101,7 @@ def carry_on(namespace: str, router: Router, where: Runs, limit: int) -> Script[
     """
     flow = EventFlow()
     rows = [FlowRow(*row) for row in (yield SqlQuery("lock_due_event_flows", (namespace, limit)))]
+    rows = [row for row in rows if row.kind != "cancel"]  # see cancel_runs
     if (yield SqlQuery("router_stamp", (namespace,)))[0][0] != router.stamp:
         raise RouterChanged("subscriptions were changed while events were gathered: try again.")
     readable = yield from _load(namespace, flow, rows)
@@ -97,6 +116,57 @@ def carry_on(namespace: str, router: Router, where: Runs, limit: int) -> Script[
     yield from _look_at_singletons(namespace, flow, [row.id for row in readable if row.kind == "singleton"], where)
     taken = yield from _carry_out(namespace, flow, router.subscriptions, (), {}, where)
     return taken._replace(flows=len(rows))
+
+
+@procedure(ConnectionRole.READ)
+def find_cancelled(namespace: str, row: FlowRow) -> Script[list[str]]:
+    """The executions that an event cancels, which a cluster has to be told before it is noted that it was."""
+    _, runs = yield from _find_cancelled(namespace, row)
+    return [run.execution for run in runs]
+
+
+@procedure(ConnectionRole.CONTROL)
+def cancel_runs(namespace: str, row: FlowRow, where: Runs) -> Script[Taken]:
+    """Cancel runs of events that happened before one that cancels them, and drop those that wait; some at once."""
+    if not (yield SqlBatch("lock_event_flows", [tuple(row.id)], (namespace,))):
+        return Taken()  # somebody else has done it
+    reason = f"cancel_on: it was cancelled by event {row.key!r}"
+    found, runs = yield from _find_cancelled(namespace, row)
+    flow = EventFlow()
+    waiting: dict[FlowId, list[str]] = {}
+    for event, state, kind, key, _ in found:
+        if state != OutcomeState.STARTED and kind is not None:
+            waiting.setdefault(FlowId(kind, row.activity, key or ""), []).append(event)
+        elif state != OutcomeState.STARTED:
+            flow.note(row.activity, [event], Change(OutcomeState.DROPPED, reason=reason))
+    yield from _lock(namespace, flow, waiting)
+    for id_, events in waiting.items():
+        flow.withdraw(id_, events, reason)
+    cancelled = {run.key for run in runs}
+    if not where.asks_first:
+        for run in runs:
+            yield from where.stop(run.execution, Stop.CANCEL)
+    started = [(event, run) for event, state, _, _, run in found if state == OutcomeState.STARTED]
+    if started:
+        rows: list[Row] = [(event, row.activity, reason if run in cancelled else None) for event, run in started]
+        yield SqlBatch("end_outcomes", rows, (namespace,))
+    if len(found) < CANCELLED_AT_ONCE:
+        yield SqlBatch("drop_event_flows", [tuple(row.id)], (namespace,))
+    yield from _save(namespace, flow)
+    stops = () if where.asks_first else tuple(run.execution for run in runs)
+    return Taken(stops=stops, flows=1)
+
+
+def _find_cancelled(namespace: str, row: FlowRow) -> Script[tuple[list[Row], list[EventRun]]]:
+    """Events that run or wait and are cancelled by another, and the runs that have none that happened after it."""
+    request = msgspec.json.decode(row.state, type=CancelRequest)
+    about = (namespace, row.activity, request.key, request.happened_at, request.arrival, CANCELLED_AT_ONCE)
+    found = yield SqlQuery("cancellable_outcomes", about)
+    events = {one[0] for one in found}
+    keys = sorted({one[4] for one in found if one[1] == OutcomeState.STARTED and one[4] is not None})
+    last = dict((yield SqlBatch("events_of_runs", [(key,) for key in keys], (namespace,)))) if keys else {}
+    older = [key for key in keys if last.get(key) in events]
+    return found, ((yield from newest_runs(namespace, older)) if older else [])
 
 
 def _load(namespace: str, flow: EventFlow, rows: Sequence[FlowRow]) -> Script[list[FlowRow]]:
@@ -123,6 +193,13 @@ def _gather_of(subscription: Subscription) -> str | None:
 def _gather_id(take: Take) -> FlowId:
     kind = _gather_of(take.subscription) or ""
     return FlowId(kind, take.subscription.id, take.keys.get(kind, ""))
+
+
+def _cancel_id(take: Take) -> FlowId | None:
+    flow = take.subscription.definition.flow
+    if flow is None or flow.cancel_on is None:
+        return None
+    return FlowId("cancel_on", take.subscription.id, take.keys.get("cancel_on", ""))
 
 
 def _reason(flow: EventFlow, id: FlowId, subscription: Subscription) -> str:

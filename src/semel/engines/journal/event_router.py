@@ -123,13 +123,30 @@ class EventRouter:
                 await self._ask_cluster([row.id for row in due])
                 return await self._store.run(flow_scripts.carry_on, self._namespace, router, self._where, AT_ONCE)
 
-        total = 0
+        total = await self._cancel_runs()
         while True:
             taken = await self._try(attempt)
             await self._follow_up(Recorded(taken=taken))
             total += taken.flows
             if taken.flows < AT_ONCE:
                 return total
+
+    async def _cancel_runs(self) -> int:
+        """Cancel runs for events that came; how many of those were due."""
+        done = 0
+        while True:
+            due = await self._store.run(flow_scripts.find_due, self._namespace, AT_ONCE)
+            requests = [row for row in due if row.kind == "cancel"]
+            for row in requests:
+                if self._where.asks_first:  # a cancellation may be sent again, so it is sent before it is noted
+                    await self._where.start_pending()
+                    ids = await self._store.run(flow_scripts.find_cancelled, self._namespace, row)
+                    await self._where.cancel(ids)
+                taken = await self._store.run(flow_scripts.cancel_runs, self._namespace, row, self._where)
+                await self._follow_up(Recorded(taken=taken))
+                done += 1
+            if not requests:
+                return done
 
     async def _follow_up(self, recorded: Recorded) -> None:
         taken = recorded.taken

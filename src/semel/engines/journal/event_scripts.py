@@ -93,11 +93,19 @@ def publish(namespace: str, stamp: int, plans: list[Plan], where: Runs) -> Scrip
     if len(known) < len(passed_over):
         raise RouterChanged("subscriptions were changed while events were routed: try again.")
     runs = yield from start_runs(namespace, [start for plan in routed for start in plan.starts], where, {})
-    takes = [take for plan in plans if plan.takes and plan.publication.id in new for take in plan.takes]
-    taken = (yield from take_events(namespace, takes, where)) if takes else NOTHING_TAKEN
+    taken = yield from _take(namespace, [plan for plan in plans if plan.publication.id in new], where)
     if any(plan.state is EventState.WAITING for plan in routed):
         yield SqlQuery("announce_events")
     return Recorded(routed, tuple(runs), tuple(known), taken)
+
+
+def _take(namespace: str, plans: Sequence[Plan], where: Runs) -> Script[Taken]:
+    """Hand events to activities that gather or limit them; most events have none."""
+    takes = [take for plan in plans if plan.takes for take in plan.takes]
+    cancels = [cancel for plan in plans if plan.cancels for cancel in plan.cancels]
+    if not takes and not cancels:
+        return NOTHING_TAKEN
+    return (yield from take_events(namespace, takes, cancels, where))
 
 
 def _find_known(namespace: str, ids: Sequence[str]) -> Script[list[KnownEvent]]:
@@ -126,8 +134,7 @@ def route(
     before = (yield SqlBatch("runs_by_key", keys, (namespace,))) if keys else []
     starts = [start for plan in chosen for start in plan.starts]
     runs = yield from start_runs(namespace, starts, where, {row[0]: row[1] for row in before})
-    takes = [take for plan in chosen for take in plan.takes]
-    taken = (yield from take_events(namespace, takes, where)) if takes else NOTHING_TAKEN
+    taken = yield from _take(namespace, chosen, where)
     if chosen:
         changed = [_changed(known[plan.publication.id], plan) for plan in chosen]
         yield SqlBatch("route_events", changed, (namespace,))

@@ -23,7 +23,7 @@ create table semel_event_outcome (
   namespace text collate "C" not null,
   event text collate "C" not null,
   activity text collate "C" not null,
-  state text collate "C" not null check (state in ('gathered', 'queued', 'paused', 'started', 'dropped')),
+  state text collate "C" not null check (state in ('gathered', 'queued', 'paused', 'started', 'dropped', 'cancels')),
   kind text collate "C",
   key text collate "C",
   run text collate "C",

@@ -91,3 +91,17 @@ select e.id, e.envelope from unnest($2::text[]) as o(id) join semel_event e on e
 -- name: forget_outcomes
 -- Forget what became of events. Shared: namespace; rows: event.
 delete from semel_event_outcome where event = any($2::text[]) and namespace = $1
+
+-- name: cancellable_outcomes
+-- Events that run or wait and happened before an event that cancels them, oldest first: (namespace, activity, key, when
+-- it happened, its arrival, limit). Gives event, state, kind, key, run.
+select event, state, kind, key, run from semel_event_outcome
+ where namespace = $1 and activity = $2 and cancel_key = $3 and (happened_at, arrival) < ($4, $5)
+   and state in ('gathered', 'queued', 'paused', 'started')
+ order by happened_at, arrival limit $6
+
+-- name: end_outcomes
+-- Events whose runs were cancelled, which others do not cancel again. Shared: namespace; rows: event, activity, reason.
+update semel_event_outcome p set cancel_key = null, reason = o.reason
+  from unnest($2::text[], $3::text[], $4::text[]) as o(event, activity, reason)
+ where p.event = o.event and p.activity = o.activity and p.namespace = $1

@@ -23,7 +23,7 @@ create table semel_event_outcome (
   namespace text not null,
   event text not null,
   activity text not null,
-  state text not null check (state in ('gathered', 'queued', 'paused', 'started', 'dropped')),
+  state text not null check (state in ('gathered', 'queued', 'paused', 'started', 'dropped', 'cancels')),
   kind text,
   key text,
   run text,

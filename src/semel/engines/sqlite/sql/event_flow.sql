@@ -85,3 +85,18 @@ select e.id, e.envelope from json_each(?2) o cross join semel_event e on e.id = 
 -- Forget what became of events. Shared: namespace; rows: event.
 delete from semel_event_outcome where rowid in (
   select p.rowid from json_each(?2) o cross join semel_event_outcome p on p.event = o.value ->> 0 and p.namespace = ?1)
+
+-- name: cancellable_outcomes
+-- Events that run or wait and happened before an event that cancels them, oldest first: (namespace, activity, key, when
+-- it happened, its arrival, limit). Gives event, state, kind, key, run.
+select event, state, kind, key, run from semel_event_outcome
+ where namespace = ?1 and activity = ?2 and cancel_key = ?3 and (happened_at, arrival) < (?4, ?5)
+   and state in ('gathered', 'queued', 'paused', 'started')
+ order by happened_at, arrival limit ?6
+
+-- name: end_outcomes
+-- Events whose runs were cancelled, which others do not cancel again. Shared: namespace; rows: event, activity, reason.
+update semel_event_outcome set cancel_key = null, reason = o.value ->> 2
+  from json_each(?2) o
+ where semel_event_outcome.event = o.value ->> 0 and semel_event_outcome.activity = o.value ->> 1
+   and semel_event_outcome.namespace = ?1
