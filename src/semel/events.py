@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
+from semel.backfills import refuse_in_run
 from semel.contract.durations import Duration
 from semel.contract.events import EventInfo, EventMatch, EventOutcome, EventRun, EventState, SubscriptionInfo
-from semel.contract.keys import check_key
+from semel.contract.keys import check_key, check_text
 from semel.define.task import Task
 from semel.define.workflow import Workflow
 from semel.engine.declarations import Declared
@@ -253,6 +254,20 @@ class Events:
         engine = await self._engine()
         return await engine.backfill(check_activity_id(activity), since, until, limit, write=not dry_run)
 
+    async def pause(self, activity: str, note: str | None = None) -> None:
+        """Keep events for an activity back until it is resumed. What runs goes on. NotFound if there is none such."""
+        refuse_in_run("events.pause()")
+        note = None if note is None else check_text(note, "note")
+        if not await (await self._engine()).pause(check_activity_id(activity), note):
+            raise _unsubscribed(activity)
+
+    async def resume(self, activity: str, note: str | None = None) -> None:
+        """Run an activity for events that came while it was paused, oldest first, and for those that come."""
+        refuse_in_run("events.resume()")
+        note = None if note is None else check_text(note, "note")
+        if not await (await self._engine()).resume(check_activity_id(activity), note):
+            raise _unsubscribed(activity)
+
     async def explain_run(self, key: str) -> str:
         """What is known of the event of a run, in words, by the key of the run; empty if there is nothing to say."""
         parsed = parse_event_run_id(key)
@@ -354,6 +369,10 @@ def _event_keys(event_id: str) -> list[str]:
     """How an event id is stored: derived from the event's own, or as it is where it was read from a record."""
     given = check_key(event_id, "event_id", EVENT_ID_LENGTH)
     return [*dict.fromkeys((event_part(given), given))]
+
+
+def _unsubscribed(activity: str) -> NotFound:
+    return NotFound(f"activity {activity!r} wants no events. Publish what your app declares with: semel apply")
 
 
 def _missing(event_id: str) -> NotFound:

@@ -22,6 +22,7 @@ from semel.contract.events import (
     EventState,
     MatchKind,
     OutcomeState,
+    SubscriptionInfo,
 )
 from semel.events import EventPage
 from semel.records import to_json
@@ -45,6 +46,8 @@ OUTCOME_STYLES = {
 }
 DATA_SHOWN = 2000
 
+Activity = Annotated[str, typer.Argument(help="The activity.", show_default=False)]
+Note = Annotated[str | None, typer.Option(help="Why; shown with the activity.", show_default=False)]
 Id = Annotated[str, typer.Argument(metavar="EVENT_ID", help="The id of the event.", show_default=False)]
 
 
@@ -327,3 +330,48 @@ async def backfill(
     shown = ", ".join(found[:10]) + (f" and {len(found) - 10} more" if len(found) > 10 else "")
     would = "would run" if dry_run else "runs"
     out.line(f"{activity} {would} for {len(found)} events" + (f": {shown}." if found else "."))
+
+
+@database_command()
+async def list_subscriptions(app: App, out: Output) -> None:
+    """List the activities that want events, and which of them are paused."""
+    found = await app.events.subscriptions()
+    if out.as_json:
+        out.data(found)
+        return
+    if not found:
+        out.line("No activity wants events. Publish what your app declares:")
+        out.next("apply")
+        return
+    rows = [
+        (one.id, f"{one.kind} {one.name}", ", ".join(one.types), ", ".join(one.flow), _paused(one)) for one in found
+    ]
+    out.table(("Activity", "Runs", "Types", "Options", "State"), rows)
+
+
+def _paused(one: SubscriptionInfo) -> Text:
+    if one.paused_at is None:
+        return Text("active", "green")
+    return Text(f"paused {ago(one.paused_at)}" + (f": {one.note}" if one.note else ""), "yellow")
+
+
+@database_command()
+async def pause(app: App, out: Output, activity: Activity, note: Note = None) -> None:
+    """Keep events for an activity back until it is resumed. What runs goes on."""
+    await app.events.pause(activity, note)
+    if out.as_json:
+        out.data({"activity": activity, "paused": True})
+        return
+    out.line(f"{activity} is paused: events that come are kept, and run when it is resumed.")
+    out.next("events resume", activity)
+
+
+@database_command()
+async def resume(app: App, out: Output, activity: Activity, note: Note = None) -> None:
+    """Run an activity for events that came while it was paused, oldest first, and for those that come."""
+    await app.events.resume(activity, note)
+    if out.as_json:
+        out.data({"activity": activity, "paused": False})
+        return
+    out.line(f"{activity} runs for events again. Those that came meanwhile are taken in.")
+    out.next("events subscriptions")

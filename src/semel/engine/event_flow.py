@@ -86,6 +86,12 @@ class CancelRequest(msgspec.Struct, frozen=True):
     arrival: int = 0
 
 
+class Pause(msgspec.Struct, frozen=True):
+    """An activity is paused, as stored. Once it is resumed, what came meanwhile is taken in first."""
+
+    resumed: bool = False
+
+
 _STATES: Final[Mapping[str, type[Any]]] = {
     "debounce": Window,
     "batch": Window,
@@ -95,6 +101,7 @@ _STATES: Final[Mapping[str, type[Any]]] = {
     "start": QueuedRun,
     "cancel_on": Cancelled,
     "cancel": CancelRequest,
+    "pause": Pause,
 }
 
 
@@ -237,6 +244,17 @@ class EventFlow:
             self.note(activity, [publication.id], Change(OutcomeState.GATHERED, *_place(id_)))
         for start in outcome.starts:
             self._close(id_, start)
+
+    def keep(self, take: Take) -> None:
+        """Keep an event back until its activity is resumed."""
+        event = self._arrive(take.publication, None)
+        self._add(take, event)
+        place = _place(FlowId("pause", take.subscription.id, ""))
+        self.note(take.subscription.id, [event.event_id], Change(OutcomeState.PAUSED, *place))
+
+    def hold(self, id: FlowId) -> None:
+        """Do not look at a flow before its activity is resumed."""
+        self.set(id, self.state(id), None)
 
     def _is_cancelled(self, take: Take, event: FlowEvent) -> bool:
         """Did it happen before an event that cancels its run? Then it is dropped."""

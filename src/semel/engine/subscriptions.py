@@ -221,6 +221,12 @@ class EngineEvents(Protocol):
     ) -> list[str]:
         """Run an activity for kept events that it wants and has no run for, oldest first; their ids."""
 
+    async def pause(self, activity: str, note: str | None) -> bool:
+        """Keep events for an activity back. False: there is no such activity."""
+
+    async def resume(self, activity: str, note: str | None) -> bool:
+        """Run an activity for what came meanwhile, oldest first, and for what comes. False: there is none such."""
+
     async def subscription(self, id: str) -> SubscriptionDefinition | None:
         """What an activity runs for events."""
 

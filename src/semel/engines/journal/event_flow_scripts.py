@@ -6,7 +6,8 @@ Flows are locked in one order, limits after all others, so that no two transacti
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from semel.contract.decision import Reuse
 from semel.contract.event_flow import Single, Window
 from semel.contract.events import EventOutcome, EventRun, OutcomeState
+from semel.contract.runs import Why
 from semel.contract.slot_policy import Stop
 from semel.contract.times import from_micros, optional
 from semel.engine.event_flow import (
@@ -24,17 +26,19 @@ from semel.engine.event_flow import (
     EventFlow,
     FlowId,
     FlowRow,
+    Pause,
     QueuedRun,
     ReadyRun,
     Take,
 )
 from semel.engine.event_routing import FilterData, GatheredRun, Router, Subscription
-from semel.engine.publications import read_event
+from semel.engine.publications import read_event, read_publication
+from semel.engine.subscriptions import SubscriptionRow
 from semel.engine.ticks import Start
 from semel.engines.journal.event_runs import newest_runs, start_runs
 from semel.engines.journal.runs import Runs
 from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
-from semel.errors import EngineUnavailable, SemelError, phrase
+from semel.errors import EngineUnavailable, InvalidValue, SemelError, phrase
 from semel.triggers.ids import event_run_id
 
 if TYPE_CHECKING:
@@ -44,6 +48,8 @@ log = logging.getLogger("semel.events")
 AT_ONCE: Final = 50
 """Flows that are carried on in one transaction: each may have a thousand events."""
 REASON_LENGTH: Final = 2000
+PAUSED_AT_ONCE: Final = 200
+"""Events that are taken in, in one transaction, after a pause."""
 CANCELLED_AT_ONCE: Final = 200
 """Events whose runs are cancelled in one transaction."""
 PUT_OFF: Final = 10_000_000
@@ -72,6 +78,18 @@ class Taken(NamedTuple):
 def take_events(namespace: str, takes: Sequence[Take], cancels: Sequence[Cancel], where: Runs) -> Script[Taken]:
     """Take events in, in the order in which they came; part of a larger script."""
     flow = EventFlow()
+    paused = [one for one in takes if one.subscription.paused]
+    if paused:
+        takes = [one for one in takes if not one.subscription.paused]
+        yield from _lock_pauses(namespace, flow, {one.subscription.id for one in paused})
+        for take in paused:
+            flow.keep(take)
+    return (yield from _take_in(namespace, flow, takes, cancels, where))
+
+
+def _take_in(
+    namespace: str, flow: EventFlow, takes: Sequence[Take], cancels: Sequence[Cancel], where: Runs
+) -> Script[Taken]:
     gathered = [one for one in takes if _gather_of(one.subscription) is not None]
     direct = [one for one in takes if _gather_of(one.subscription) is None]
     first = [_gather_id(one) for one in gathered]
@@ -85,6 +103,15 @@ def take_events(namespace: str, takes: Sequence[Take], cancels: Sequence[Cancel]
     subscriptions = {take.subscription.id: take.subscription for take in takes}
     known = {take.publication.id: take.publication.envelope for take in takes}
     return (yield from _carry_out(namespace, flow, subscriptions, direct, known, where))
+
+
+def _lock_pauses(namespace: str, flow: EventFlow, activities: Collection[str]) -> Script[None]:
+    """Make sure that activities are still paused until the end of this transaction. RouterChanged: they are not."""
+    wanted: list[Row] = [("pause", activity, "") for activity in sorted(activities)]
+    rows = [FlowRow(*row) for row in (yield SqlBatch("lock_event_flows", wanted, (namespace,)))]
+    if len(rows) < len(wanted):
+        raise RouterChanged("an activity was resumed while events were routed: try again.")
+    flow.load(rows)
 
 
 @procedure(ConnectionRole.READ, atomic=True)
@@ -101,7 +128,7 @@ def carry_on(namespace: str, router: Router, where: Runs, limit: int) -> Script[
     """
     flow = EventFlow()
     rows = [FlowRow(*row) for row in (yield SqlQuery("lock_due_event_flows", (namespace, limit)))]
-    rows = [row for row in rows if row.kind != "cancel"]  # see cancel_runs
+    rows = [row for row in rows if row.kind not in ("cancel", "pause")]  # see cancel_runs and take_paused
     if (yield SqlQuery("router_stamp", (namespace,)))[0][0] != router.stamp:
         raise RouterChanged("subscriptions were changed while events were gathered: try again.")
     readable = yield from _load(namespace, flow, rows)
@@ -109,13 +136,92 @@ def carry_on(namespace: str, router: Router, where: Runs, limit: int) -> Script[
         subscription = router.subscriptions.get(row.activity)
         if subscription is None:
             _give_up(flow, row.id)
+        elif subscription.paused:
+            flow.hold(row.id)
         elif row.kind in GATHERING:
             flow.close(row.id, _reason(flow, row.id, subscription))
         elif row.kind == "start":
             flow.release(row.id)
-    yield from _look_at_singletons(namespace, flow, [row.id for row in readable if row.kind == "singleton"], where)
+    singletons = [row.id for row in readable if row.kind == "singleton" and flow.due(row.id) is not None]
+    yield from _look_at_singletons(namespace, flow, singletons, where)
     taken = yield from _carry_out(namespace, flow, router.subscriptions, (), {}, where)
     return taken._replace(flows=len(rows))
+
+
+# Pausing.
+
+
+@procedure(ConnectionRole.CONTROL)
+def pause(namespace: str, id_: str, note: str | None) -> Script[bool]:
+    """Keep events for an activity back. False: there is no such activity."""
+    rows = yield SqlQuery("lock_subscription", (namespace, id_))
+    if not rows:
+        return False
+    row = SubscriptionRow(*rows[0])
+    yield SqlQuery("pause_subscription", (namespace, id_, note if row.paused_at is None else note or row.note))
+    yield SqlBatch("save_event_flows", [("pause", id_, "", msgspec.json.encode(Pause()), None)], (namespace,))
+    yield SqlQuery("set_router_stamp", (namespace, secrets.randbits(62)))
+    return True
+
+
+@procedure(ConnectionRole.CONTROL)
+def resume(namespace: str, id_: str, note: str | None) -> Script[bool]:
+    """Have what came while an activity was paused taken in, and then what comes. False: there is no such activity."""
+    rows = yield SqlQuery("lock_subscription", (namespace, id_))
+    if not rows:
+        return False
+    if SubscriptionRow(*rows[0]).paused_at is not None:
+        ((_, now),) = yield SqlQuery("next_due_event", (namespace,))
+        state = msgspec.json.encode(Pause(resumed=True))
+        yield SqlBatch("save_event_flows", [("pause", id_, "", state, now)], (namespace,))
+        yield SqlQuery("note_subscription", (namespace, id_, note))
+        yield SqlQuery("announce_events")
+    return True
+
+
+@procedure(ConnectionRole.CONTROL)
+def take_paused(namespace: str, activity: str, router: Router, where: Runs) -> Script[Taken]:
+    """Take in events that came while an activity was paused, oldest first, some at once; with the last it is resumed.
+
+    RouterChanged: subscriptions have changed since they were read.
+    """
+    flow = EventFlow()
+    id_ = FlowId("pause", activity, "")
+    locked = [FlowRow(*row) for row in (yield SqlBatch("lock_event_flows", [tuple(id_)], (namespace,)))]
+    if (yield SqlQuery("router_stamp", (namespace,)))[0][0] != router.stamp:
+        raise RouterChanged("subscriptions were changed while events were taken in: try again.")
+    subscription = router.subscriptions.get(activity)
+    if not locked or locked[0].due_at is None:
+        return Taken()  # somebody else has done it
+    flow.load(locked)
+    rows = yield SqlQuery("paused_outcomes", (namespace, activity, PAUSED_AT_ONCE))
+    takes: list[Take] = []
+    for event, envelope in rows:
+        if subscription is None:
+            flow.note(activity, [event], Change(OutcomeState.DROPPED, reason=_gone(activity)))
+            continue
+        try:
+            takes.append(_take_again(subscription, event, bytes(envelope or b""), flow.now))
+        except SemelError as error:
+            reason = f"it cannot be run: {phrase(error)}"[:REASON_LENGTH]
+            flow.note(activity, [event], Change(OutcomeState.DROPPED, reason=reason))
+    over = len(rows) < PAUSED_AT_ONCE
+    if over:
+        flow.set(id_, None, None)
+        yield SqlQuery("resume_subscription", (namespace, activity))
+        yield SqlQuery("due_event_flows", (namespace, activity))
+        yield SqlQuery("set_router_stamp", (namespace, secrets.randbits(62)))
+    taken = yield from _take_in(namespace, flow, takes, (), where)
+    return taken._replace(flows=1, opened=True)
+
+
+def _take_again(subscription: Subscription, id_: str, envelope: bytes, now: int) -> Take:
+    """An event that was kept back, as if it came now. SemelError: it cannot be taken in."""
+    publication = read_publication(id_, envelope, from_micros(now))
+    keys, problem = subscription.read_keys(publication.event, FilterData(publication.event))
+    if problem is not None:
+        raise InvalidValue(problem)
+    return subscription.take(publication, keys, Why.EVENT)
 
 
 @procedure(ConnectionRole.READ)
@@ -222,9 +328,12 @@ def _give_up(flow: EventFlow, id: FlowId) -> None:
         events = state.events
     elif isinstance(state, Single) and state.waiting is not None:
         events = [state.waiting.event_id]
-    reason = f"activity {id.activity!r} is not subscribed to events any more"
-    flow.note(id.activity, events, Change(OutcomeState.DROPPED, reason=reason))
+    flow.note(id.activity, events, Change(OutcomeState.DROPPED, reason=_gone(id.activity)))
     flow.set(id, None, None)
+
+
+def _gone(activity: str) -> str:
+    return f"activity {activity!r} is not subscribed to events any more"
 
 
 def _lock(namespace: str, flow: EventFlow, ids: Iterable[FlowId]) -> Script[None]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from semel.contract.decision import Reuse
@@ -123,7 +124,7 @@ class EventRouter:
                 await self._ask_cluster([row.id for row in due])
                 return await self._store.run(flow_scripts.carry_on, self._namespace, router, self._where, AT_ONCE)
 
-        total = await self._cancel_runs()
+        total = await self._cancel_runs() + await self._take_paused()
         while True:
             taken = await self._try(attempt)
             await self._follow_up(Recorded(taken=taken))
@@ -147,6 +148,42 @@ class EventRouter:
                 done += 1
             if not requests:
                 return done
+
+    async def _take_paused(self) -> int:
+        """Take in what came while activities were paused that have been resumed, or are gone."""
+        done = 0
+        while True:
+            due = await self._store.run(flow_scripts.find_due, self._namespace, AT_ONCE)
+            resumed = {row.activity for row in due if row.kind == "pause"}
+            for activity in sorted(resumed):
+                done += await self._try(partial(self._take_some, activity))
+            if not resumed:
+                return done
+
+    async def _take_some(self, activity: str) -> int:
+        router = await self.load_router()
+        subscription = router.subscriptions.get(activity)
+        await self._where.prepare((), [] if subscription is None else [subscription.definition.options])
+        async with self._flows_one_at_a_time:
+            await self._ask_cluster(())
+            take = flow_scripts.take_paused
+            taken = await self._store.run(take, self._namespace, activity, router, self._where)
+        await self._follow_up(Recorded(taken=taken))
+        return taken.flows
+
+    async def pause(self, activity: str, note: str | None) -> bool:
+        """See EngineEvents."""
+        found = await retry_unavailable(self._store.run, flow_scripts.pause, self._namespace, activity, note)
+        self._router = None
+        return found
+
+    async def resume(self, activity: str, note: str | None) -> bool:
+        """See EngineEvents."""
+        found = await retry_unavailable(self._store.run, flow_scripts.resume, self._namespace, activity, note)
+        if found:
+            self._router = None
+            await self._take_paused()
+        return found
 
     async def _follow_up(self, recorded: Recorded) -> None:
         taken = recorded.taken

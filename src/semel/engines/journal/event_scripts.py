@@ -273,6 +273,7 @@ def _prune(namespace: str, known: set[str], owners: Collection[Owner], write: bo
                 changes.append(Change(ChangeKind.DELETE, row.id, what="event"))
                 if write:
                     yield SqlQuery("delete_subscription", (namespace, row.id))
+                    yield SqlQuery("due_event_flows", (namespace, row.id))
     return changes
 
 

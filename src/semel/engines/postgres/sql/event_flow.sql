@@ -105,3 +105,26 @@ select event, state, kind, key, run from semel_event_outcome
 update semel_event_outcome p set cancel_key = null, reason = o.reason
   from unnest($2::text[], $3::text[], $4::text[]) as o(event, activity, reason)
  where p.event = o.event and p.activity = o.activity and p.namespace = $1
+
+-- name: due_event_flows
+-- Somebody has to look at what waits in the flows of an activity: (namespace, activity).
+update semel_event_flow set due_at = semel_now()
+ where namespace = $1 and activity = $2 and due_at is null
+   and kind in ('debounce', 'batch', 'start', 'singleton', 'pause')
+
+-- name: pause_subscription
+-- Keep events for an activity back: (namespace, id, note). One that is paused stays so since when it was.
+update semel_subscription set paused_at = coalesce(paused_at, semel_now()), note = $3 where namespace = $1 and id = $2
+
+-- name: resume_subscription
+-- Let an activity run for events again: (namespace, id).
+update semel_subscription set paused_at = null where namespace = $1 and id = $2
+
+-- name: note_subscription
+-- What somebody said when resuming an activity: (namespace, id, note).
+update semel_subscription set note = $3 where namespace = $1 and id = $2
+
+-- name: paused_outcomes
+-- Events that came while an activity was paused, oldest first: (namespace, activity, limit). Gives event, envelope.
+select p.event, e.envelope from semel_event_outcome p left join semel_event e on e.id = p.event and e.namespace = p.namespace
+ where p.namespace = $1 and p.activity = $2 and p.state = 'paused' order by p.arrival limit $3
