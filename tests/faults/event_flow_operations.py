@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import semel
+from semel.engines.journal import event_flow_scripts
 from tests.faults.event_operations import OPERATIONS
 from tests.faults.event_shop import EventShop, paid
 from tests.faults.operations import Memo, operation
@@ -112,4 +114,66 @@ async def start_throttled_runs(shop: EventShop, memo: Memo) -> Any:
 
 @operation(an_event_that_waits_for_a_run, shop=EventShop)
 async def start_after_another_run(shop: EventShop, memo: Memo) -> Any:
+    return await (await shop.events()).tick()
+
+
+# Cancelling and pausing.
+
+
+async def runs_and_events_that_wait(shop: EventShop) -> Memo:
+    await shop.gather(throttle="1/min", cancel_on={"types": "invoice.void", "key": "data.cents"})
+    await shop.app.publish_many([paid("a", 1), paid("b", 1), paid("c", 2)])
+    return {"events": {**TAKEN["events"], "void": ["index"]}}
+
+
+async def runs_that_are_to_be_cancelled(shop: EventShop) -> Memo:
+    memo = await runs_and_events_that_wait(shop)
+    await shop.app.publish(void())
+    return memo
+
+
+async def an_activity_that_is_paused(shop: EventShop) -> Memo:
+    await shop.gather(batch={"size": 2, "wait": "1m"})
+    await shop.app.publish(paid("a"))
+    await shop.app.events.pause("index")
+    await shop.app.publish_many([paid("b"), paid("c")])
+    return TAKEN
+
+
+async def an_activity_that_is_resumed(shop: EventShop) -> Memo:
+    memo = await an_activity_that_is_paused(shop)
+    events = await shop.events()
+    await events._store.run(event_flow_scripts.resume, events._namespace, "index", None)
+    return memo
+
+
+def void() -> semel.EventEnvelope:
+    """An invoice is void."""
+    return semel.EventEnvelope(event_id="void", source="/shop", type="invoice.void", data={"cents": 1})
+
+
+@operation(runs_and_events_that_wait, client=True, shop=EventShop)
+async def publish_event_that_cancels(shop: EventShop, memo: Memo) -> Any:
+    await shop.app.publish(void())
+
+
+@operation(runs_that_are_to_be_cancelled, shop=EventShop)
+async def cancel_runs_for_an_event(shop: EventShop, memo: Memo) -> Any:
+    return await (await shop.events()).tick()
+
+
+@operation(a_batch, client=True, shop=EventShop)
+async def pause_and_resume_subscription(shop: EventShop, memo: Memo) -> Any:
+    await shop.app.events.pause("index")
+    await publish(shop, *EVENTS)
+    await shop.app.events.resume("index")
+
+
+@operation(an_activity_that_is_paused, client=True, shop=EventShop)
+async def resume_subscription(shop: EventShop, memo: Memo) -> Any:
+    await shop.app.events.resume("index")
+
+
+@operation(an_activity_that_is_resumed, shop=EventShop)
+async def take_in_what_came_meanwhile(shop: EventShop, memo: Memo) -> Any:
     return await (await shop.events()).tick()

@@ -56,7 +56,7 @@ async def flow_faults(sql: Sql, runs: Collection[str]) -> list[str]:
     for event, activity, state, run, reason in await sql(
         "select event, activity, state, run, reason from semel_event_outcome"
     ):
-        if state not in ("started", "dropped"):
+        if state not in ("started", "dropped", "cancels"):
             found.append(f"event {event} is still {state} by {activity}")
         if state == "dropped" and not reason:
             found.append(f"event {event} was dropped by {activity} for no reason")

@@ -32,6 +32,8 @@ log = logging.getLogger("semel.events")
 TRIES: Final = 20
 UNAVAILABLE: Final = 5
 """So often it is tried while the database does not answer."""
+RESUMED_AT_ONCE: Final = 10
+"""Transactions in which whoever resumes an activity takes in events, before the rest is left to workers."""
 MayRoute = Callable[[KnownEvent, Plan], bool]
 T = TypeVar("T")
 
@@ -160,6 +162,12 @@ class EventRouter:
             if not resumed:
                 return done
 
+    async def _take_first(self, activity: str) -> None:
+        """Take in some of what came while an activity was paused; workers do the rest."""
+        for _ in range(RESUMED_AT_ONCE):
+            if not await self._try(partial(self._take_some, activity)):
+                return
+
     async def _take_some(self, activity: str) -> int:
         router = await self.load_router()
         subscription = router.subscriptions.get(activity)
@@ -182,7 +190,8 @@ class EventRouter:
         found = await retry_unavailable(self._store.run, flow_scripts.resume, self._namespace, activity, note)
         if found:
             self._router = None
-            await self._take_paused()
+            await self._begin_runs(self._take_first(activity))
+            self._on_change()
         return found
 
     async def _follow_up(self, recorded: Recorded) -> None:
