@@ -45,10 +45,10 @@ async def test_an_event_that_nothing_gathers_costs_three_statements(world: World
     stored.tap = heard
     try:
         await app.publish(paid("plain", 1))
-        plain = [one for one in heard.statements if one not in ("begin", "commit")]
+        plain = [one for one in heard.statements if not one.startswith(("begin", "commit"))]
         heard.statements.clear()
         await app.publish(paid("gathered", 2000))
-        gathered = [one for one in heard.statements if one not in ("begin", "commit")]
+        gathered = [one for one in heard.statements if not one.startswith(("begin", "commit"))]
     finally:
         stored.tap = None
     assert plain == ["add_events", "admit", "add_runs"]
