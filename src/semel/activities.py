@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import structs
+
 from semel.contract.runs import Run, Why
 from semel.contract.timing import Timing
 from semel.define.registry import Registry
@@ -14,7 +16,12 @@ from semel.define.task import Task
 from semel.define.workflow import Workflow
 from semel.engine.schedule_definitions import check_arguments, find_run_parameter, hand_in_run, make_definition
 from semel.engine.schedules import ScheduleDefinition
-from semel.engine.subscription_definitions import EXAMPLE_EVENT, define_subscription, find_event_parameter
+from semel.engine.subscription_definitions import (
+    define_subscription,
+    find_event_parameter,
+    find_events_parameter,
+    hand_in_events,
+)
 from semel.engine.subscriptions import SubscriptionDefinition
 from semel.errors import DefinitionError, InvalidValue
 from semel.flow.context import Context
@@ -55,6 +62,10 @@ def define_activity(
         subscription = define_subscription(
             settings, function, events, arguments=arguments, queue=queue, priority=priority, reuse="reject"
         )
+        if len(activity.tasks) > 1:  # the newest event is the last of all: it is stored once
+            gathers = subscription.flow is not None and subscription.flow.gather is not None
+            unused = {"event_parameter": None} if gathers else {"events_parameter": None}
+            subscription = structs.replace(subscription, **unused)
     return schedule, subscription
 
 
@@ -78,8 +89,8 @@ def _what_runs(
     for task in activity.tasks:
         function = _find(registry, task.task_type)
         handed_in = hand_in_run(function)
-        if always_event and (parameter := find_event_parameter(function)) is not None:
-            handed_in[parameter] = EXAMPLE_EVENT
+        if always_event:
+            handed_in |= hand_in_events(function)
         check_arguments(settings, function, task.arguments, handed_in)
     tasks = [task.model_dump(mode="json") for task in activity.tasks]
     return provide_run_activity(registry), {"tasks": tasks}, None, None
@@ -103,9 +114,13 @@ def provide_run_activity(registry: Registry) -> Workflow[..., Any]:
         )
 
     async def run_activity(
-        ctx: Context, tasks: list[dict[str, Any]], run: Run, event: EventEnvelope | None = None
+        ctx: Context,
+        tasks: list[dict[str, Any]],
+        run: Run,
+        event: EventEnvelope | None = None,
+        events: list[EventEnvelope] | None = None,
     ) -> list[Any]:
-        return await _run_tasks(ctx, registry, tasks, run, event)
+        return await _run_tasks(ctx, registry, tasks, run, event, events)
 
     workflow: Workflow[..., Any] = Workflow(
         run_activity,
@@ -122,7 +137,12 @@ def provide_run_activity(registry: Registry) -> Workflow[..., Any]:
 
 
 async def _run_tasks(
-    ctx: Context, registry: Registry, tasks: Sequence[dict[str, Any]], run: Run, event: EventEnvelope | None
+    ctx: Context,
+    registry: Registry,
+    tasks: Sequence[dict[str, Any]],
+    run: Run,
+    event: EventEnvelope | None,
+    events: list[EventEnvelope] | None,
 ) -> list[Any]:
     """Spawn every task of a run, in order; their results, or the error of the first one that failed once all ended."""
     kind: TriggerKind = "event" if run.event_id is not None else "manual" if run.why is Why.MANUAL else "schedule"
@@ -135,8 +155,11 @@ async def _run_tasks(
         arguments = dict(task["arguments"])
         if (parameter := find_run_parameter(function)) is not None:
             arguments[parameter] = run
+        event = event if events is None else events[-1]
         if event is not None and (parameter := find_event_parameter(function)) is not None:
             arguments[parameter] = event
+        if events is not None and (parameter := find_events_parameter(function)) is not None:
+            arguments[parameter] = events
         id_ = task_instance_id(run_id, function.name, index)
         if isinstance(function, Workflow):
             spawned.append(ctx.execute_workflow(function.call(**arguments), workflow_id=id_, queue=task["queue"]))

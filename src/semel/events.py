@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
-from semel.contract.events import EventInfo, EventMatch, EventRun, EventState, SubscriptionInfo
-from semel.contract.keys import check_key
+from semel.backfills import refuse_in_run
+from semel.contract.durations import Duration
+from semel.contract.events import EventInfo, EventMatch, EventOutcome, EventRun, EventState, SubscriptionInfo
+from semel.contract.keys import check_key, check_text
 from semel.define.task import Task
 from semel.define.workflow import Workflow
 from semel.engine.declarations import Declared
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
     from semel.triggers.cloudevents import IncomingEvent
     from semel.triggers.envelope import EventEnvelope
     from semel.triggers.event_source import EventSource
+    from semel.triggers.flow_options import (
+        BatchConfig,
+        CancelOnConfig,
+        DebounceConfig,
+        RateLimitConfig,
+        SingletonConfig,
+        ThrottleConfig,
+    )
     from semel.triggers.models import EventTriggerConfig
 
 AnyEvent: TypeAlias = "EventEnvelope | IncomingEvent"
@@ -57,10 +67,12 @@ class Published(Generic[H_co]):
     """Why it is parked, or which filters could not be evaluated."""
     run_again: str | None = None
     """Of a duplicate: the command that runs it again."""
+    outcomes: tuple[EventOutcome, ...] = ()
+    """What became of it for each activity that gathers or limits events, or is paused."""
 
     def with_runs(self, runs: tuple[H, ...]) -> Published[H]:
         """The same answer with other handles."""
-        return Published(self.event_id, self.duplicate, self.state, runs, self.problem, self.run_again)
+        return Published(self.event_id, self.duplicate, self.state, runs, self.problem, self.run_again, self.outcomes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,8 @@ class EventPage:
     runs: tuple[EventRun, ...]
     matches: tuple[EventMatch, ...]
     """For each activity of today, whether it wants the event, and why not."""
+    outcomes: tuple[EventOutcome, ...] = ()
+    """What became of it for each activity that gathers or limits events, or is paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +185,7 @@ class Events:
             Handle[Any](self._app, run.execution, run.name, run.key, receipt.duplicate) for run in receipt.runs
         )
         again = f"semel events replay {receipt.id}" if receipt.duplicate else None
-        return Published(receipt.id, receipt.duplicate, receipt.state, runs, receipt.problem, again)
+        return Published(receipt.id, receipt.duplicate, receipt.state, runs, receipt.problem, again, receipt.outcomes)
 
     # Looking and acting.
 
@@ -196,8 +210,9 @@ class Events:
         """An event, its runs, and for each activity why it matches or not. NotFound if there is none."""
         engine = await self._engine()
         info, event = await self._find(event_id)
-        runs, matches = await engine.runs(event, info.activities), await engine.matches(event)
-        return EventPage(info, event, tuple(runs), tuple(matches))
+        runs, matches = await engine.runs(info.event_id, event, info.activities), await engine.matches(event)
+        outcomes = await engine.outcomes(info.event_id) if info.activities else ()
+        return EventPage(info, event, tuple(runs), tuple(matches), tuple(outcomes))
 
     async def _find(self, event_id: str) -> tuple[EventInfo, EventEnvelope]:
         engine = await self._engine()
@@ -238,6 +253,20 @@ class Events:
             raise InvalidValue(f"limit={limit!r}: give a whole number, 1 or more.")
         engine = await self._engine()
         return await engine.backfill(check_activity_id(activity), since, until, limit, write=not dry_run)
+
+    async def pause(self, activity: str, note: str | None = None) -> None:
+        """Keep events for an activity back until it is resumed. What runs goes on. NotFound if there is none such."""
+        refuse_in_run("events.pause()")
+        note = None if note is None else check_text(note, "note")
+        if not await (await self._engine()).pause(check_activity_id(activity), note):
+            raise _unsubscribed(activity)
+
+    async def resume(self, activity: str, note: str | None = None) -> None:
+        """Run an activity for events that came while it was paused, oldest first, and for those that come."""
+        refuse_in_run("events.resume()")
+        note = None if note is None else check_text(note, "note")
+        if not await (await self._engine()).resume(check_activity_id(activity), note):
+            raise _unsubscribed(activity)
 
     async def explain_run(self, key: str) -> str:
         """What is known of the event of a run, in words, by the key of the run; empty if there is nothing to say."""
@@ -281,20 +310,32 @@ class Publishing:
         reuse: Literal["reject", "failed_only"] = "reject",
         queue: str | None = None,
         priority: int | None = None,
+        debounce: Duration | Mapping[str, Any] | DebounceConfig | None = None,
+        batch: Mapping[str, Any] | BatchConfig | None = None,
+        singleton: Literal["skip", "cancel"] | Mapping[str, Any] | SingletonConfig | None = None,
+        throttle: str | Mapping[str, Any] | ThrottleConfig | None = None,
+        rate_limit: str | Mapping[str, Any] | RateLimitConfig | None = None,
+        cancel_on: str | Sequence[str] | Mapping[str, Any] | CancelOnConfig | None = None,
     ) -> Callable[[F], F]:
         """Run a task or a workflow once for each event that matches: `@app.on_event("invoice.paid")`.
 
         It stands above `@app.task` or `@app.workflow`. The function has no parameters but those with defaults and, if
         it wants them, one of type `semel.EventEnvelope` and one of type `semel.Run`. In types and source `*` stands for
         any characters; `where` is an expression in CEL, such as `data.cents > 0`. With `reuse="failed_only"` an event
-        that is delivered again after its run failed runs again. Nothing runs before `apply()` has published it.
+        that is delivered again after its run failed runs again. `debounce` and `batch` gather events for one run, which
+        gets all of them by a parameter of type `list[semel.EventEnvelope]`, and the newest by one of type
+        `semel.EventEnvelope`; `singleton`, `throttle` and `rate_limit` limit runs. Nothing runs before `apply()`
+        has published it.
         """
         if not types or any(callable(one) for one in types):
             raise TypeError('on_event needs to be told which: write @app.on_event("invoice.paid").')
+        from semel.triggers.flow_options import FLOW_OPTIONS
         from semel.triggers.models import EventTriggerConfig
         from semel.triggers.problems import validate
 
-        given = {"type": "event", "types": types, "source": source, "where": where}
+        given: dict[str, Any] = {"type": "event", "types": types, "source": source, "where": where}
+        flow = (debounce, batch, singleton, throttle, rate_limit, cancel_on)
+        given |= {name: value for name, value in zip(FLOW_OPTIONS, flow, strict=True) if value is not None}
         trigger = validate(EventTriggerConfig, given, "on_event")
 
         def declare(function: F) -> F:
@@ -328,6 +369,10 @@ def _event_keys(event_id: str) -> list[str]:
     """How an event id is stored: derived from the event's own, or as it is where it was read from a record."""
     given = check_key(event_id, "event_id", EVENT_ID_LENGTH)
     return [*dict.fromkeys((event_part(given), given))]
+
+
+def _unsubscribed(activity: str) -> NotFound:
+    return NotFound(f"activity {activity!r} wants no events. Publish what your app declares with: semel apply")
 
 
 def _missing(event_id: str) -> NotFound:

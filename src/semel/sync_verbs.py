@@ -223,6 +223,14 @@ class SyncEvents:
         """See Events.backfill."""
         return self._face.wait(self._events.backfill(activity, **which))
 
+    def pause(self, activity: str, note: str | None = None) -> None:
+        """See Events.pause."""
+        self._face.wait(self._events.pause(activity, note))
+
+    def resume(self, activity: str, note: str | None = None) -> None:
+        """See Events.resume."""
+        self._face.wait(self._events.resume(activity, note))
+
 
 class SyncSchedules:
     """The schedules of an app, with methods that wait instead of being awaited."""

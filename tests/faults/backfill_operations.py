@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from tests.faults.backfill_invariants import Expected
-from tests.faults.event_operations import OPERATIONS
+from tests.faults.event_flow_operations import OPERATIONS
 from tests.faults.operations import Memo, operation
 from tests.faults.schedule_operations import begin_of
 from tests.faults.schedule_shop import HOUR, SLOTS, ScheduleShop, grid_of

@@ -34,7 +34,12 @@ class EventShop(FlowShop):
             await ctx.execute_task(self.charge, run.key)
             return run.key
 
-        self.bill, self.refuse, self.settle = bill, refuse, settle
+        @app.task(retry=RETRY)
+        async def index(events: list[semel.EventEnvelope], run: semel.Run) -> int:
+            ledger.record_here()
+            return len(events)
+
+        self.bill, self.refuse, self.settle, self.index = bill, refuse, settle, index
 
     async def events(self) -> StoredEvents:
         """The events as the engine sees them."""
@@ -47,9 +52,19 @@ class EventShop(FlowShop):
                 self.app.on_event("invoice.paid", id=id)(function)
         await self.app.apply()
 
+    async def gather(self, **options: Any) -> None:
+        """Have `index` run for invoices that were paid, with options that gather or limit events."""
+        if "index" not in self.app.events.declared:
+            self.app.on_event("invoice.paid", id="index", **options)(self.index)
+        await self.app.apply()
+        await (await self.events()).matches(paid("any"))  # the subscriptions are known
+
     async def conclude(self) -> None:
-        """Everything to its end: every event that waited is delivered, every run has ended."""
-        undelivered = "select count(*) from semel_event where state = 'waiting'"
+        """Everything to its end: every event that waited is delivered, no flow is due any more, every run has ended."""
+        undelivered = (
+            "select (select count(*) from semel_event where state = 'waiting') "
+            "+ (select count(*) from semel_event_flow where due_at is not null)"
+        )
         left = "select count(*) from (select execution from semel_ready union all select execution from semel_later) x"
         async with self.app.worker(lease="30s", concurrency=8) as worker:
             assert isinstance(worker, JournalWorker)

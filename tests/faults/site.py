@@ -23,7 +23,8 @@ TABLES = (
     "semel_queue", "semel_gate", "semel_permit", "semel_lane", "semel_watch", "semel_flow", "semel_journal",
     "semel_inbox", "semel_published", "semel_attribute", "semel_seen", "semel_record_key",
     "semel_record_duplicate", "semel_record_transaction", "semel_schedule", "semel_run", "semel_skipped", "semel_event",
-    "semel_subscription", "semel_router", "semel_backfill", "till",
+    "semel_subscription", "semel_router", "semel_backfill", "semel_event_flow",
+    "semel_event_outcome", "till",
 )  # fmt: skip
 
 # `changed`: an ended execution was written again. `left`: a row of work was taken away, from this owner.

@@ -29,7 +29,7 @@ ENOUGH_FOR_PROOF = 60.0
 @pytest.mark.timeout(300)
 def test_an_event_runs_wherever_its_publisher_died(site: Site, fork_server: Forks) -> None:
     tally, end = MessageCounts(), time.monotonic() + ENOUGH
-    names = ("publish_event", "deliver_due_events", "replay_failed_run")
+    names = ("publish_event", "deliver_due_events", "replay_failed_run", "gather_events", "close_windows")
     for name in names:
         sweep(fork_server, site, name, [Mode.KILL], tally, lambda: 3 if time.monotonic() < end else 10)
     print(tally.report(f"crash points of events on {site.engine}, a part"))

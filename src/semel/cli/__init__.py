@@ -74,8 +74,8 @@ BACKFILL_COMMANDS: Commands = {
     "Act": {"pause": backfills.pause, "resume": backfills.resume, "cancel": backfills.cancel},
 }
 EVENT_COMMANDS: Commands = {
-    "Look": {"list": events.list_events, "show": events.show},
-    "Act": {"replay": events.replay, "backfill": events.backfill},
+    "Look": {"list": events.list_events, "show": events.show, "subscriptions": events.list_subscriptions},
+    "Act": {"replay": events.replay, "backfill": events.backfill, "pause": events.pause, "resume": events.resume},
 }
 ENTITY_COMMANDS: Commands = {"Look": {"failed": entities.failed}, "Act": {"redrive": entities.redrive}}
 

@@ -15,7 +15,16 @@ from semel import App, InvalidValue, NotFound, Published, Status
 from semel.cli.command import Exit, database_command
 from semel.cli.output import Output, ago, brief, status_text, when
 from semel.cli.schedule_options import read_time
-from semel.contract.events import EventInfo, EventMatch, EventRun, EventState, MatchKind
+from semel.contract.events import (
+    EventInfo,
+    EventMatch,
+    EventOutcome,
+    EventRun,
+    EventState,
+    MatchKind,
+    OutcomeState,
+    SubscriptionInfo,
+)
 from semel.events import EventPage
 from semel.records import to_json
 
@@ -28,8 +37,18 @@ STYLES = {
     EventState.WAITING: "yellow",
     EventState.PARKED: "bold red",
 }
+OUTCOME_STYLES = {
+    OutcomeState.GATHERED: "yellow",
+    OutcomeState.QUEUED: "yellow",
+    OutcomeState.PAUSED: "yellow",
+    OutcomeState.STARTED: "green",
+    OutcomeState.DROPPED: "bold red",
+    OutcomeState.CANCELS: "green",
+}
 DATA_SHOWN = 2000
 
+Activity = Annotated[str, typer.Argument(help="The activity.", show_default=False)]
+Note = Annotated[str | None, typer.Option(help="Why; shown with the activity.", show_default=False)]
 Id = Annotated[str, typer.Argument(metavar="EVENT_ID", help="The id of the event.", show_default=False)]
 
 
@@ -113,6 +132,7 @@ def _as_json(one: Published[Any]) -> dict[str, Any]:
         "runs": runs,
         "problem": one.problem,
         "run_again": one.run_again,
+        "outcomes": [to_json(outcome) for outcome in one.outcomes],
     }
 
 
@@ -124,6 +144,9 @@ def _tell(out: Output, one: Published[Any]) -> None:
         out.line(f"{one.event_id} is {one.state}.", STYLES[one.state])
     for run in one.runs:
         out.line(f"  {run.name} runs as {run.key} ({run.id})")
+    for outcome in one.outcomes:
+        if outcome.state is not OutcomeState.STARTED:
+            out.line(f"  {outcome}", OUTCOME_STYLES[outcome.state])
     if one.problem is not None:
         out.line(f"  {one.problem}", "yellow")
 
@@ -169,21 +192,33 @@ async def show(app: App, out: Output, event_id: Id) -> None:
     if out.as_json:
         with_status = [{**to_json(run), "status": status} for run, status in runs]
         out.data(
-            {"event": page.info, "envelope": page.event.to_cloudevent(), "runs": with_status, "matches": page.matches}
+            {
+                "event": page.info,
+                "envelope": page.event.to_cloudevent(),
+                "runs": with_status,
+                "outcomes": page.outcomes,
+                "matches": page.matches,
+            }
         )
         return
     print_page(out, page, runs)
-    failed = [run for run, status in runs if status in (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT)]
-    if failed or page.info.state is EventState.PARKED:
+    failed = any(status in (Status.FAILED, Status.CANCELLED, Status.TIMED_OUT) for _, status in runs)
+    dropped = any(one.state is OutcomeState.DROPPED for one in page.outcomes)
+    if failed or dropped or page.info.state is EventState.PARKED:
         out.next("events replay", page.info.event_id)
 
 
 def print_page(out: Output, page: EventPage, runs: Sequence[tuple[EventRun, Status | None]]) -> None:
-    """Print an event for people: its deliveries, its runs, and which activities want it today."""
+    """Print an event for people: deliveries, runs, what became of it else, and which activities want it today."""
     _describe(out, page)
     if runs:
         rows = [(run.activity, _status_text(status), run.key, run.execution, _why(run)) for run, status in runs]
         out.table(("Activity", "Status", "Key", "Execution", "Why"), rows)
+    if page.outcomes:
+        became = [
+            (one.activity, Text(one.state, OUTCOME_STYLES[one.state]), _tell_outcome(one)) for one in page.outcomes
+        ]
+        out.table(("Activity", "Became", "Why"), became)
     if page.matches:
         out.table(("Activity", "Today", "Why"), [_match_row(match, page) for match in page.matches])
 
@@ -219,6 +254,18 @@ def _describe(out: Output, page: EventPage) -> None:
 
 def _status_text(status: Status | None) -> Text:
     return Text("unknown", "dim") if status is None else status_text(status)
+
+
+def _tell_outcome(one: EventOutcome) -> str:
+    """Why an event waits, and until when; or the run that it is part of; or why it does not run."""
+    if one.run is not None:
+        return f"in run {one.run}" + (f": {one.reason}" if one.reason else "")
+    if one.reason is not None:
+        return one.reason
+    if one.state is OutcomeState.CANCELS:
+        return "runs of events that happened before it are cancelled"
+    waits = {"start": "its throttle", "pause": "the end of the pause"}.get(one.option or "", one.option)
+    return f"waits for {waits}" + ("" if one.until is None else f" until {when(one.until)}")
 
 
 def _why(run: EventRun) -> str:
@@ -280,3 +327,48 @@ async def backfill(
     shown = ", ".join(found[:10]) + (f" and {len(found) - 10} more" if len(found) > 10 else "")
     would = "would run" if dry_run else "runs"
     out.line(f"{activity} {would} for {len(found)} events" + (f": {shown}." if found else "."))
+
+
+@database_command()
+async def list_subscriptions(app: App, out: Output) -> None:
+    """List the activities that want events, and which of them are paused."""
+    found = await app.events.subscriptions()
+    if out.as_json:
+        out.data(found)
+        return
+    if not found:
+        out.line("No activity wants events. Publish what your app declares:")
+        out.next("apply")
+        return
+    rows = [
+        (one.id, f"{one.kind} {one.name}", ", ".join(one.types), ", ".join(one.flow), _paused(one)) for one in found
+    ]
+    out.table(("Activity", "Runs", "Types", "Options", "State"), rows)
+
+
+def _paused(one: SubscriptionInfo) -> Text:
+    if one.paused_at is None:
+        return Text("active", "green")
+    return Text(f"paused {ago(one.paused_at)}" + (f": {one.note}" if one.note else ""), "yellow")
+
+
+@database_command()
+async def pause(app: App, out: Output, activity: Activity, note: Note = None) -> None:
+    """Keep events for an activity back until it is resumed. What runs goes on."""
+    await app.events.pause(activity, note)
+    if out.as_json:
+        out.data({"activity": activity, "paused": True})
+        return
+    out.line(f"{activity} is paused: events that come are kept, and run when it is resumed.")
+    out.next("events resume", activity)
+
+
+@database_command()
+async def resume(app: App, out: Output, activity: Activity, note: Note = None) -> None:
+    """Run an activity for events that came while it was paused, oldest first, and for those that come."""
+    await app.events.resume(activity, note)
+    if out.as_json:
+        out.data({"activity": activity, "paused": False})
+        return
+    out.line(f"{activity} runs for events again. Those that came meanwhile are taken in.")
+    out.next("events subscriptions")

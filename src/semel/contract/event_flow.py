@@ -107,6 +107,7 @@ class Debounce:
 
     wait: int
     max_wait: int | None = None
+    most_bytes: int = MOST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ class Batch:
 
     most: int
     wait: int
+    most_bytes: int = MOST_BYTES
 
 
 def debounce(policy: Debounce, state: Window, event: FlowEvent, now: int) -> tuple[Window, Outcome]:
@@ -129,7 +131,7 @@ def debounce(policy: Debounce, state: Window, event: FlowEvent, now: int) -> tup
         return state, Outcome(
             "dropped", before.starts, reason=f"it is older than event {state.last.event_id!r}, which has run"
         )
-    state, full = _make_room(state, event, now)
+    state, full = _make_room(policy.most_bytes, state, event, now)
     newest, opened_at = state.newest, state.opened_at if state.events else now
     due_at = state.due_at
     if due_at is None or newest is None or event.order > newest.order:
@@ -145,7 +147,7 @@ def batch(policy: Batch, state: Window, event: FlowEvent, now: int) -> tuple[Win
     if any(held.event_id == event.event_id for held in state.events):
         return state, Outcome("known")
     state, before = close_window(state, now, "time")
-    state, full = _make_room(state, event, now)
+    state, full = _make_room(policy.most_bytes, state, event, now)
     opened_at = state.opened_at if state.events else now
     state = Window((*state.events, event), opened_at, opened_at + policy.wait, state.last)
     return _hold_or_close(state, (*before.starts, *full), min(policy.most, MOST_EVENTS), now)
@@ -180,9 +182,9 @@ def _close(state: Window, now: int, reason: CloseReason) -> tuple[Window, Outcom
     return Window(last=last), Outcome("started", (start,))
 
 
-def _make_room(state: Window, event: FlowEvent, now: int) -> tuple[Window, tuple[Start, ...]]:
+def _make_room(most_bytes: int, state: Window, event: FlowEvent, now: int) -> tuple[Window, tuple[Start, ...]]:
     """Close the window before an event that would make it hold too many bytes."""
-    if not state.events or state.size + event.size <= MOST_BYTES:
+    if not state.events or state.size + event.size <= most_bytes:
         return state, ()
     state, outcome = _close(state, now, "bytes")
     return state, outcome.starts

@@ -13,7 +13,7 @@ class EventState(StrEnum):
     """What became of an event."""
 
     ROUTED = "routed"
-    """At least one activity runs for it."""
+    """At least one activity runs for it, or has taken it in to run later or with others."""
     UNMATCHED = "unmatched"
     """No activity wanted it. It is kept, so that one that is added later can be run for it."""
     WAITING = "waiting"
@@ -32,7 +32,7 @@ class EventInfo:
     source: str
     state: EventState
     activities: tuple[str, ...]
-    """The activities that have a run for it."""
+    """The activities that have a run for it, or have taken it in."""
     problem: str | None
     """Why it is parked, or which filters could not be evaluated."""
     future: bool
@@ -63,6 +63,49 @@ class EventRun:
     """The task or workflow that it runs, as far as that is known."""
     started: bool = True
     """False: it is on record, and not yet started on the cluster; `execution` is the id that it will have there."""
+
+
+class OutcomeState(StrEnum):
+    """What became of an event for an activity that gathers or limits events, or is paused."""
+
+    GATHERED = "gathered"
+    """It waits with others, which run together."""
+    QUEUED = "queued"
+    """Its run waits: for its turn, or for the end of another run."""
+    PAUSED = "paused"
+    """The activity is paused: it runs after that."""
+    STARTED = "started"
+    """It has a run, by itself or with others."""
+    DROPPED = "dropped"
+    """It does not run; the reason says why. An operator can replay it."""
+    CANCELS = "cancels"
+    """It cancels runs of events that happened before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventOutcome:
+    """What became of an event for one activity that gathers or limits events, or is paused."""
+
+    activity: str
+    state: OutcomeState
+    option: str | None = None
+    """While it waits: the option of the activity that it waits for."""
+    until: datetime | None = None
+    """While it waits: when somebody looks again. What comes meanwhile may put that off."""
+    run: str | None = None
+    """The key of its run."""
+    reason: str | None = None
+    """Why it is dropped, or its run cancelled."""
+
+    def __str__(self) -> str:
+        told = f"{self.activity}: {self.state}"
+        if self.reason is not None:
+            told += f" ({self.reason})"
+        elif self.run is not None:
+            told += f" as {self.run}"
+        elif self.option is not None:
+            told += f" by {self.option}" + (f" until {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else "")
+        return told
 
 
 class MatchKind(StrEnum):
@@ -105,3 +148,9 @@ class SubscriptionInfo:
     """Who declared it: code, file or api."""
     created_at: datetime
     changed_at: datetime
+    flow: tuple[str, ...] = ()
+    """The options by which it gathers or limits events, or cancels runs."""
+    paused_at: datetime | None = None
+    """Since when it is paused: events that come are kept, and run after it."""
+    note: str | None = None
+    """What somebody said when pausing or resuming it."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from semel.codec import decoder_of
-from semel.contract.events import EventInfo, EventMatch, EventRun, EventState, SubscriptionInfo
+from semel.contract.event_flow import Batch, Debounce, Singleton, StartLimit
+from semel.contract.events import EventInfo, EventMatch, EventOutcome, EventRun, EventState, SubscriptionInfo
 from semel.engine.schedules import Owner
 from semel.engine.start_request import RunOptions
 from semel.errors import NotDecodable, phrase
@@ -31,6 +32,36 @@ class EventPattern(Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     where: str | None = None
 
 
+class FlowOptions(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How an activity gathers or limits events."""
+
+    debounce: Debounce | None = None
+    batch: Batch | None = None
+    singleton: Singleton | None = None
+    throttle: StartLimit | None = None
+    rate_limit: StartLimit | None = None
+    cancel_on: EventPattern | None = None
+    keys: dict[str, str] = {}
+    """Which part of an event each option goes by, as an expression; without one, all events go together."""
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The names of the options."""
+        return tuple(name for name in self.__struct_fields__ if name != "keys" and getattr(self, name) is not None)
+
+    @property
+    def gather(self) -> Literal["debounce", "batch"] | None:
+        """The option by which events are gathered for one run."""
+        return "debounce" if self.debounce is not None else "batch" if self.batch is not None else None
+
+    @property
+    def limit(self) -> Literal["singleton", "throttle", "rate_limit"] | None:
+        """The option that decides when a run may start."""
+        if self.singleton is not None:
+            return "singleton"
+        return "throttle" if self.throttle is not None else "rate_limit" if self.rate_limit is not None else None
+
+
 class SubscriptionDefinition(Struct, frozen=True):
     """Which events an activity wants, and what it runs for each."""
 
@@ -44,6 +75,9 @@ class SubscriptionDefinition(Struct, frozen=True):
     run_parameter: str | None = None
     """The parameter of its function that gets the Run."""
     concurrency_key: str | None = None
+    events_parameter: str | None = None
+    """The parameter of its function that gets the list of all events of a run."""
+    flow: FlowOptions | None = None
 
     def to_bytes(self) -> bytes:
         """JSON that is the same for the same definition."""
@@ -56,6 +90,8 @@ class SubscriptionDefinition(Struct, frozen=True):
                 self.event_parameter,
                 self.run_parameter,
                 self.concurrency_key,
+                self.events_parameter,
+                self.flow,
             )
         )
 
@@ -81,6 +117,8 @@ class _Stored(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     event_parameter: str | None = None
     run_parameter: str | None = None
     concurrency_key: str | None = None
+    events_parameter: str | None = None
+    flow: FlowOptions | None = None
 
 
 _read: Final = decoder_of(_Stored).decode
@@ -96,6 +134,8 @@ def _definition(data: bytes) -> SubscriptionDefinition:
         found.event_parameter,
         found.run_parameter,
         found.concurrency_key,
+        found.events_parameter,
+        found.flow,
     )
 
 
@@ -108,6 +148,8 @@ class SubscriptionRow(NamedTuple):
     definition: bytes
     created_at: int
     changed_at: int
+    paused_at: int | None = None
+    note: str | None = None
 
 
 class Publication(Struct, frozen=True):
@@ -139,6 +181,8 @@ class Receipt(NamedTuple):
     state: EventState
     runs: tuple[EventRun, ...]
     problem: str | None
+    outcomes: tuple[EventOutcome, ...] = ()
+    """Of activities that gather or limit events, or are paused."""
 
 
 class EngineEvents(Protocol):
@@ -156,8 +200,11 @@ class EngineEvents(Protocol):
     async def page(self, state: EventState | None, type: str | None, before: str | None, limit: int) -> list[EventInfo]:
         """Events, newest first."""
 
-    async def runs(self, event: EventEnvelope, activities: Sequence[str]) -> list[EventRun]:
-        """The newest run of each of these activities for an event."""
+    async def runs(self, id: str, event: EventEnvelope, activities: Sequence[str]) -> list[EventRun]:
+        """The newest run of each of these activities for an event, by itself or with others."""
+
+    async def outcomes(self, id: str) -> list[EventOutcome]:
+        """What became of an event for each activity that gathers or limits events, or is paused."""
 
     async def matches(self, event: EventEnvelope) -> list[EventMatch]:
         """For each activity, whether it wants an event, and why not."""
@@ -176,6 +223,12 @@ class EngineEvents(Protocol):
 
     async def count_parked(self) -> int:
         """How many events are parked, counted up to 1,000."""
+
+    async def pause(self, activity: str, note: str | None) -> bool:
+        """Keep events for an activity back. False: there is no such activity."""
+
+    async def resume(self, activity: str, note: str | None) -> bool:
+        """Run an activity for what came meanwhile, oldest first, and for what comes. False: there is none such."""
 
     async def subscription(self, id: str) -> SubscriptionDefinition | None:
         """What an activity runs for events."""

@@ -36,6 +36,11 @@ class EventKey:
         self._path = tuple(text.split(".")) if _is_path(text) else None
         self._expression = None if self._path else compile_expression(text, "key")
 
+    @property
+    def needs_input(self) -> bool:
+        """Is it an expression, which reads an event as filters do?"""
+        return self._expression is not None
+
     def __repr__(self) -> str:
         return f"EventKey({self.text!r})"
 

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from semel.contract.events import EventInfo, EventRun, EventState, SubscriptionInfo
-from semel.contract.runs import Change, ChangeKind, Why
+from semel.contract.runs import Change, ChangeKind
 from semel.contract.times import from_micros, optional
 from semel.engine.declarations import Declared, Stored, plan_change
 from semel.engine.event_routing import Plan
 from semel.engine.schedules import Owner
 from semel.engine.subscriptions import SubscriptionDefinition, SubscriptionRow
-from semel.engine.ticks import Start
-from semel.engines.journal.runs import Runs, run_row
+from semel.engines.journal.event_flow_scripts import RouterChanged, Taken, forget_flows, take_events
+from semel.engines.journal.event_runs import newest_runs, start_runs
+from semel.engines.journal.runs import Runs
 from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
-from semel.errors import EngineUnavailable
 
 AT_ONCE: Final = 500
 """Events that are routed, and subscriptions that are read, at once."""
-
-
-class RouterChanged(EngineUnavailable):
-    """Subscriptions have changed since they were read: nothing was written."""
+NOTHING_TAKEN: Final = Taken()
 
 
 class KnownEvent(NamedTuple):
@@ -55,6 +52,8 @@ class Recorded(NamedTuple):
     """The runs that were started, or are to be."""
     known: tuple[KnownEvent, ...] = ()
     """Events that had been there before."""
+    taken: Taken = NOTHING_TAKEN
+    """What became of those that are gathered or limited."""
 
 
 @procedure(ConnectionRole.READ)
@@ -93,10 +92,20 @@ def publish(namespace: str, stamp: int, plans: list[Plan], where: Runs) -> Scrip
     known = (yield from _find_known(namespace, passed_over)) if passed_over else []
     if len(known) < len(passed_over):
         raise RouterChanged("subscriptions were changed while events were routed: try again.")
-    runs = yield from _start_runs(namespace, routed, where, {})
+    runs = yield from start_runs(namespace, [start for plan in routed for start in plan.starts], where, {})
+    taken = yield from _take(namespace, [plan for plan in plans if plan.publication.id in new], where)
     if any(plan.state is EventState.WAITING for plan in routed):
         yield SqlQuery("announce_events")
-    return Recorded(routed, tuple(runs), tuple(known))
+    return Recorded(routed, tuple(runs), tuple(known), taken)
+
+
+def _take(namespace: str, plans: Sequence[Plan], where: Runs) -> Script[Taken]:
+    """Hand events to activities that gather or limit them; most events have none."""
+    takes = [take for plan in plans if plan.takes for take in plan.takes]
+    cancels = [cancel for plan in plans if plan.cancels for cancel in plan.cancels]
+    if not takes and not cancels:
+        return NOTHING_TAKEN
+    return (yield from take_events(namespace, takes, cancels, where))
 
 
 def _find_known(namespace: str, ids: Sequence[str]) -> Script[list[KnownEvent]]:
@@ -123,13 +132,15 @@ def route(
     chosen = [plan for plan in plans if (one := known.get(plan.publication.id)) is not None and may_route(one, plan)]
     keys = [(start.request.key,) for plan in chosen for start in plan.starts]
     before = (yield SqlBatch("runs_by_key", keys, (namespace,))) if keys else []
-    runs = yield from _start_runs(namespace, chosen, where, {row[0]: row[1] for row in before})
+    starts = [start for plan in chosen for start in plan.starts]
+    runs = yield from start_runs(namespace, starts, where, {row[0]: row[1] for row in before})
+    taken = yield from _take(namespace, chosen, where)
     if chosen:
         changed = [_changed(known[plan.publication.id], plan) for plan in chosen]
         yield SqlBatch("route_events", changed, (namespace,))
     if chosen and renew:
         yield SqlBatch("renew_events", [(plan.publication.id,) for plan in chosen], (namespace,))
-    return Recorded(tuple(chosen), tuple(runs), tuple(known.values()))
+    return Recorded(tuple(chosen), tuple(runs), tuple(known.values()), taken)
 
 
 def _changed(known: KnownEvent, plan: Plan) -> Row:
@@ -138,32 +149,6 @@ def _changed(known: KnownEvent, plan: Plan) -> Row:
         return known.id, plan.state.value, ",".join(plan.activities), plan.problem
     ran = dict.fromkeys((*known.ran, *plan.activities))
     return known.id, (EventState.ROUTED if ran else EventState.UNMATCHED).value, ",".join(ran), known.problem
-
-
-def _start_runs(
-    namespace: str, plans: Sequence[Plan], where: Runs, generations: Mapping[str, int]
-) -> Script[list[EventRun]]:
-    """Start the runs of events and write them down. `generations`: the newest run that there was under each key."""
-    starts = [start for plan in plans for start in plan.starts]
-    if not starts:
-        return []
-    found: list[EventRun] = []
-    rows: list[Row] = []
-    for start, (execution, request) in zip(starts, (yield from where.start(starts)), strict=True):
-        key = start.request.key or ""
-        generation = generations.get(key, -1)
-        if request is not None or execution == start.request.id:
-            generation += 1
-            rows.append(run_row(start._replace(generation=generation), execution, request))
-        found.append(_run_of(start, execution, generation))
-    if rows:
-        yield SqlBatch("add_runs", rows, (namespace,))
-    return found
-
-
-def _run_of(start: Start, execution: str, generation: int) -> EventRun:
-    key, name = start.request.key or "", start.request.options.name
-    return EventRun(start.schedule, key, execution, start.why, start.version, generation, start.slot, name)
 
 
 @procedure(ConnectionRole.READ, atomic=True)
@@ -197,7 +182,9 @@ def count_deliveries(namespace: str, rows: list[Row]) -> Script[None]:
 def forget(namespace: str, keep: int) -> Script[int]:
     """Forget events that are older than so many microseconds; how many there were."""
     _, now = yield from next_due.script(namespace)
-    return len((yield SqlQuery("forget_events", (namespace, now - keep, AT_ONCE))))
+    gone = [row[0] for row in (yield SqlQuery("forget_events", (namespace, now - keep, AT_ONCE)))]
+    yield from forget_flows(namespace, now - keep, gone)
+    return len(gone)
 
 
 # Reading.
@@ -227,11 +214,7 @@ def kept(namespace: str, since: int, after: tuple[int, str], until: int, limit: 
 @procedure(ConnectionRole.READ, atomic=True)
 def runs_of(namespace: str, keys: list[str]) -> Script[list[EventRun]]:
     """The newest run under each of these keys."""
-    rows = yield SqlBatch("runs_by_key", [(key,) for key in keys], (namespace,))
-    return [
-        EventRun(activity, key, execution, Why(why), version, generation, from_micros(created), started=bool(started))
-        for key, generation, activity, _, why, execution, version, created, started in rows
-    ]
+    return (yield from newest_runs(namespace, keys))
 
 
 @procedure(ConnectionRole.READ)
@@ -297,6 +280,7 @@ def _prune(namespace: str, known: set[str], owners: Collection[Owner], write: bo
                 changes.append(Change(ChangeKind.DELETE, row.id, what="event"))
                 if write:
                     yield SqlQuery("delete_subscription", (namespace, row.id))
+                    yield SqlQuery("due_event_flows", (namespace, row.id))
     return changes
 
 
@@ -315,6 +299,9 @@ def info_of_subscription(row: SubscriptionRow) -> SubscriptionInfo:
         row.owner,
         from_micros(row.created_at),
         from_micros(row.changed_at),
+        () if definition.flow is None else definition.flow.given,
+        optional(row.paused_at),
+        row.note,
     )
 
 

@@ -9,16 +9,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from semel.contract.decision import Reason, Reuse
-from semel.contract.events import EventInfo, EventMatch, EventRun, EventState, MatchKind, SubscriptionInfo
+from semel.contract.events import (
+    EventInfo,
+    EventMatch,
+    EventOutcome,
+    EventRun,
+    EventState,
+    MatchKind,
+    OutcomeState,
+    SubscriptionInfo,
+)
 from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.records import Execution
 from semel.contract.runs import Why
 from semel.contract.times import instant, micros
-from semel.engine.event_routing import PROBLEM_LENGTH, FilterData, Plan, Router, run_key
+from semel.engine.event_routing import PROBLEM_LENGTH, FilterData, GatheredRun, Plan, Router, run_key
 from semel.engine.failure_log import RepeatedFailures
 from semel.engine.protocol import Finding
 from semel.engine.publications import find_conflict, read_event, read_publication
 from semel.engine.subscriptions import Publication, Receipt, SubscriptionDefinition
+from semel.engines.journal import event_flow_scripts as flow_scripts
 from semel.engines.journal import event_scripts as scripts
 from semel.engines.journal.event_router import EventRouter
 from semel.engines.journal.event_scripts import AT_ONCE, KnownEvent, Recorded
@@ -53,10 +63,9 @@ class StoredEvents(EventRouter):
         *,
         starts_later: bool = False,
     ) -> None:
-        super().__init__(store, namespace, where, settings.max_payload, starts_later=starts_later)
+        super().__init__(store, namespace, where, settings.max_payload, on_change, starts_later=starts_later)
         self._keep = settings.event_retention
         self._find = find
-        self._on_change = on_change
         self._group: Coalescer[Publication, Receipt] = Coalescer(
             self._flush, MOST_AT_ONCE, _weight, time_limit=settings.call_timeout.total_seconds()
         )
@@ -88,7 +97,8 @@ class StoredEvents(EventRouter):
         if self._router is not None and any(one.stamp != self._router.stamp for one in recorded.known):
             self._router = None
         self._mostly_duplicates = len(known) * 2 > len(first)
-        runs = await self._runs_of(first, recorded)
+        outcomes = await self._outcomes_of(recorded)
+        runs = await self._runs_of(first, recorded, outcomes)
         answers: list[Receipt | BaseException] = []
         for one in publications:
             before = known.get(one.id)
@@ -101,6 +111,8 @@ class StoredEvents(EventRouter):
                 duplicate = one.delivery != before.delivery
                 state, ran = EventState(before.state), runs.get(one.id, ())
                 receipt = Receipt(one.id, duplicate, state, ran, before.problem)
+            if one.id in outcomes:
+                receipt = receipt._replace(outcomes=tuple(outcomes[one.id]))
             if not same and (conflict := await self._find_conflict(one, plans.get(one.id))) is not None:
                 answers.append(conflict)
                 continue
@@ -130,24 +142,47 @@ class StoredEvents(EventRouter):
             self._on_change()
         return recorded._replace(known=(*known, *recorded.known))
 
-    async def _runs_of(self, first: Mapping[str, Publication], recorded: Recorded) -> dict[str, tuple[EventRun, ...]]:
+    async def _outcomes_of(self, recorded: Recorded) -> dict[str, list[EventOutcome]]:
+        """What became of each event, by its id, for activities that gather or limit events, or are paused."""
+        found = list(recorded.taken.outcomes)
+        if recorded.known:
+            subscriptions = (await self.load_router()).subscriptions
+            special = {id_ for id_, one in subscriptions.items() if one.definition.flow is not None or one.paused}
+            asked = [one.id for one in recorded.known if not special.isdisjoint(one.ran)]
+            if asked:
+                read = flow_scripts.outcomes_of
+                found += await retry_unavailable(self._store.run, read, self._namespace, asked)
+        outcomes: dict[str, list[EventOutcome]] = {}
+        for id_, outcome in found:
+            outcomes.setdefault(id_, []).append(outcome)
+        return outcomes
+
+    async def _runs_of(
+        self, first: Mapping[str, Publication], recorded: Recorded, outcomes: Mapping[str, Sequence[EventOutcome]]
+    ) -> dict[str, tuple[EventRun, ...]]:
         """The runs of each event, by its id. What was started elsewhere is read again, and so is what was there."""
-        keys: dict[str, str] = {}
+        keys: dict[str, list[str]] = {}
         for known in recorded.known:
+            gathered = {one.activity: one.run for one in outcomes.get(known.id, ())}
             for activity in known.ran:
-                keys[run_key(activity, first[known.id])] = known.id
-        found = () if self._starts_later else recorded.runs
+                key = gathered[activity] if activity in gathered else run_key(activity, first[known.id])
+                if key is not None:
+                    keys.setdefault(key, []).append(known.id)
         for plan in recorded.routed:
             for start in plan.starts:
-                keys[start.request.key or ""] = plan.publication.id
+                keys.setdefault(start.request.key or "", []).append(plan.publication.id)
+            for one in outcomes.get(plan.publication.id, ()):
+                if one.run is not None:
+                    keys.setdefault(one.run, []).append(plan.publication.id)
+        found = [] if self._starts_later else [run for run in (*recorded.runs, *recorded.taken.runs) if run.key in keys]
         have = {run.key for run in found}
         wanted = [key for key in keys if key not in have]
         if wanted:
-            found = (*found, *await self.read_runs(wanted))
+            found += await self.read_runs(wanted)
         runs: dict[str, tuple[EventRun, ...]] = {}
         for run in found:
-            id_ = keys[run.key]
-            runs[id_] = (*runs.get(id_, ()), run)
+            for id_ in keys[run.key]:
+                runs[id_] = (*runs.get(id_, ()), run)
         return runs
 
     async def _find_conflict(self, one: Publication, plan: Plan | None) -> BaseException | None:
@@ -167,8 +202,9 @@ class StoredEvents(EventRouter):
         if not recorded.routed:  # somebody else was first
             return receipt
         (plan,) = recorded.routed
-        runs = await self.started(one.event, recorded)
-        return Receipt(one.id, False, plan.state, tuple(runs), plan.problem)
+        runs = await self.started(recorded)
+        outcomes = tuple(outcome for id_, outcome in recorded.taken.outcomes if id_ == one.id)
+        return Receipt(one.id, False, plan.state, tuple(runs), plan.problem, outcomes)
 
     async def _note_duplicate(self, one: Publication, receipt: Receipt, before: KnownEvent | None) -> Receipt:
         """Count a delivery that was not the first, and run again what failed, where its activity wants that."""
@@ -190,8 +226,20 @@ class StoredEvents(EventRouter):
         if not again:
             return receipt
         published = read_publication(one.id, one.envelope, one.published_at)
-        recorded = await self.route([published], _was_routed, why=Why.REPLAY, only=again, reuse=Reuse.FAILED_ONLY)
-        return receipt._replace(runs=_newest(receipt.runs, await self.started(one.event, recorded)))
+        gathered = await self._find_gathered(one.id)
+        recorded = await self.route(
+            [published], _was_routed, why=Why.REPLAY, only=again, reuse=Reuse.FAILED_ONLY, gathered=gathered
+        )
+        return receipt._replace(runs=_newest(receipt.runs, await self.started(recorded)))
+
+    async def _find_gathered(self, id: str) -> dict[str, GatheredRun]:
+        """The runs that have an event among others, by their activities."""
+        runs = {one.run: one.activity for one in await self.outcomes(id) if one.run is not None}
+        if not runs:
+            return {}
+        read = flow_scripts.gathered_runs
+        found = await retry_unavailable(self._store.run, read, self._namespace, list(runs))
+        return {runs[key]: run for key, run in found.items()}
 
     async def _write_counts(self, rows: list[CountRow]) -> None:
         counted = [(id_, times, last) for id_, _, times, _, last, _ in rows]
@@ -215,7 +263,7 @@ class StoredEvents(EventRouter):
             delivered += found
             if not found:  # somebody else does it
                 break
-        return delivered
+        return delivered + await self.carry_on_flows()
 
     async def _deliver(self, rows: Sequence[tuple[str, bytes]]) -> int:
         """Deliver events together; if that fails, each alone, so that one holds up no other."""
@@ -261,11 +309,14 @@ class StoredEvents(EventRouter):
         else:
             only = await self._find_ended(info, published.event, activities, completed)
             reuse = Reuse.ALWAYS if completed else Reuse.FAILED_ONLY
-            recorded = await self.route([published], _was_routed, why=Why.REPLAY, only=only, reuse=reuse)
+            gathered = await self._find_gathered(id)
+            recorded = await self.route(
+                [published], _was_routed, why=Why.REPLAY, only=only, reuse=reuse, gathered=gathered
+            )
         after = await retry_unavailable(self._store.run, scripts.get, self._namespace, id)
         info = info if after is None else after[0]
-        runs = await self.started(published.event, recorded)
-        return Receipt(id, False, info.state, tuple(runs), info.problem)
+        runs = await self.started(recorded)
+        return Receipt(id, False, info.state, tuple(runs), info.problem, tuple(await self.outcomes(id)))
 
     async def _find_ended(
         self, info: EventInfo, event: EventEnvelope, activities: Sequence[str] | None, completed: bool
@@ -280,9 +331,13 @@ class StoredEvents(EventRouter):
         wanted = info.activities if activities is None else activities
         subscriptions = (await self.read_router()).subscriptions
         chosen = []
-        for run in await self.runs(event, wanted):
+        dropped = {one.activity for one in await self.outcomes(info.event_id) if one.state is OutcomeState.DROPPED}
+        chosen += [activity for activity in wanted if activity in dropped and activity in subscriptions]
+        for run in await self.runs(info.event_id, event, wanted):
             execution = await self._find(run.execution)
             status = None if execution is None else execution.status
+            if run.activity in chosen:
+                continue
             if status in RELEASED or (completed and status in (None, Status.COMPLETED)):
                 if run.activity not in subscriptions:
                     raise NotFound(

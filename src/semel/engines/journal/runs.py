@@ -63,6 +63,9 @@ class Runs(Protocol):
     async def follow_up(self, starts: Sequence[Start]) -> None:
         """The transaction is committed: see to it that what it started begins."""
 
+    async def cancel(self, executions: Sequence[str]) -> None:
+        """The transaction is committed: cancel runs that it could not cancel itself, and tell who runs them."""
+
     async def start_pending(self) -> None:
         """Start runs that were decided by somebody who died before they were started."""
 
@@ -165,6 +168,11 @@ class JournalRuns:
     async def follow_up(self, starts: Sequence[Start]) -> None:
         """See Runs. The database tells other processes."""
         self._hub.work(set(self._lanes_of(starts).values()))
+
+    async def cancel(self, executions: Sequence[str]) -> None:
+        """See Runs. They are cancelled in the same transaction, and the database tells other processes."""
+        for execution in executions:
+            self._hub.cancel(execution)
 
     async def start_pending(self) -> None:
         """See Runs. What is decided is started in the same transaction."""

@@ -206,6 +206,14 @@ class ClusterRuns:
             await self._stop(self._drops.pop(), Stop.CANCEL)
         await self._start_runs(recovered=False)
 
+    async def cancel(self, executions: Sequence[str]) -> None:
+        """See Runs. What is recorded and not started is known by its id in Temporal."""
+        for id_ in executions:
+            reader = self._cluster.reader
+            seen = await reader.find(id_) or await reader.describe(id_)
+            if seen is not None and seen.live:
+                await self._cluster.cancel(seen.id)
+
     async def start_pending(self) -> None:
         """See Runs. Whoever decided it may have died before other runs were stopped for it, too."""
         await self._start_runs(recovered=True)

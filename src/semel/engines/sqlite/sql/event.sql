@@ -9,17 +9,17 @@ on conflict (namespace) do update set stamp = excluded.stamp
 
 -- name: subscription_of
 -- One subscription: (namespace, id). As list_subscriptions gives it.
-select id, version, owner, definition, created_at, changed_at
+select id, version, owner, definition, created_at, changed_at, paused_at, note
   from semel_subscription where namespace = ?1 and id = ?2
 
 -- name: lock_subscription
 -- One subscription, which nobody else changes until the end of this transaction: (namespace, id).
-select id, version, owner, definition, created_at, changed_at
+select id, version, owner, definition, created_at, changed_at, paused_at, note
   from semel_subscription where namespace = ?1 and id = ?2
 
 -- name: list_subscriptions
 -- Subscriptions by their ids, after one of them: (namespace, after, limit).
-select id, version, owner, definition, created_at, changed_at
+select id, version, owner, definition, created_at, changed_at, paused_at, note
   from semel_subscription where namespace = ?1 and id > ?2 order by id limit ?3
 
 -- name: add_subscription
@@ -96,8 +96,11 @@ select id, envelope from semel_event
  where namespace = ?1 and state = 'waiting' and deliver_at <= semel_now() order by deliver_at limit ?2
 
 -- name: next_due_event
--- When an event is to be delivered next, and what time it is: (namespace).
-select (select min(deliver_at) from semel_event where namespace = ?1 and state = 'waiting'), semel_now()
+-- When an event is to be delivered or somebody has to look at a flow next, and what time it is: (namespace).
+select (select min(due_at) from (
+  select min(deliver_at) as due_at from semel_event where namespace = ?1 and state = 'waiting'
+  union all
+  select min(due_at) from semel_event_flow where namespace = ?1 and due_at is not null) d), semel_now()
 
 -- name: route_events
 -- What became of events. Shared: namespace; rows: id, state, activities, problem.
@@ -132,7 +135,10 @@ select count(*), min(id) from (
   select id from semel_event where namespace = ?1 and state = ?2 order by received_at limit ?3) e
 
 -- name: forget_events
--- Forget events that are older than a time, some at once: (namespace, time, limit). Those that wait stay.
+-- Forget events that are older than a time, some at once: (namespace, time, limit). Those that wait stay,
+-- for their time or in a flow.
 delete from semel_event where rowid in (
-  select rowid from semel_event where namespace = ?1 and received_at < ?2 and state <> 'waiting' limit ?3)
+  select rowid from semel_event e where e.namespace = ?1 and received_at < ?2 and state <> 'waiting'
+   and not exists (select 1 from semel_event_outcome p where p.event = e.id and p.namespace = e.namespace
+     and p.state in ('gathered', 'queued', 'paused')) limit ?3)
 returning id

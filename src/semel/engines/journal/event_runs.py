@@ -1,0 +1,46 @@
+"""Starts the runs of events inside a transaction, and writes them down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from semel.contract.events import EventRun
+from semel.contract.runs import Why
+from semel.contract.times import from_micros
+from semel.engine.ticks import Start
+from semel.engines.journal.runs import Runs, run_row
+from semel.engines.journal.script import Row, Script, SqlBatch
+
+
+def start_runs(
+    namespace: str, starts: Sequence[Start], where: Runs, generations: Mapping[str, int]
+) -> Script[list[EventRun]]:
+    """Start the runs of events and write them down. `generations`: the newest run that there was under each key."""
+    if not starts:
+        return []
+    found: list[EventRun] = []
+    rows: list[Row] = []
+    for start, (execution, request) in zip(starts, (yield from where.start(starts)), strict=True):
+        key = start.request.key or ""
+        generation = generations.get(key, -1)
+        if request is not None or execution == start.request.id:
+            generation += 1
+            rows.append(run_row(start._replace(generation=generation), execution, request))
+        found.append(_run_of(start, execution, generation))
+    if rows:
+        yield SqlBatch("add_runs", rows, (namespace,))
+    return found
+
+
+def _run_of(start: Start, execution: str, generation: int) -> EventRun:
+    key, name = start.request.key or "", start.request.options.name
+    return EventRun(start.schedule, key, execution, start.why, start.version, generation, start.slot, name)
+
+
+def newest_runs(namespace: str, keys: Sequence[str]) -> Script[list[EventRun]]:
+    """The newest run under each of these keys."""
+    rows = yield SqlBatch("runs_by_key", [(key,) for key in keys], (namespace,))
+    return [
+        EventRun(activity, key, execution, Why(why), version, generation, from_micros(created), started=bool(started))
+        for key, generation, activity, _, why, execution, version, created, started in rows
+    ]
