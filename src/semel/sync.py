@@ -174,11 +174,15 @@ class SyncApp:
 
     def publish(self, event: AnyEvent, **options: Unpack[PublishOptions]) -> SyncPublished:
         """See App.publish."""
-        return wait_for_runs(self, self.wait(self._app.publish(event, **options)))
+        connection = options.pop("connection", None)
+        work = functools.partial(self._app.publish, event, **options)
+        return wait_for_runs(self, self._perform("publish", connection, work))
 
     def publish_many(self, events: Iterable[AnyEvent], **options: Unpack[PublishOptions]) -> Sequence[SyncPublished]:
         """See App.publish_many."""
-        return [wait_for_runs(self, one) for one in self.wait(self._app.publish_many(events, **options))]
+        connection = options.pop("connection", None)
+        work = functools.partial(self._app.publish_many, events, **options)
+        return [wait_for_runs(self, one) for one in self._perform("publish_many", connection, work)]
 
     def apply(self, *, prune: bool = False, take_over: bool = False, dry_run: bool = False) -> Sequence[Change]:
         """See App.apply."""

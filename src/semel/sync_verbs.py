@@ -42,10 +42,18 @@ class SyncHandle(Generic[T_co]):
     def __init__(self, face: SyncApp, handle: Handle[T_co]) -> None:
         self._face = face
         self._handle = handle
-        self.id = handle.id
         self.key = handle.key
         self.name = handle.name
-        self.duplicate = handle.duplicate
+
+    @property
+    def id(self) -> str:
+        """See Handle."""
+        return self._handle.id
+
+    @property
+    def duplicate(self) -> bool:
+        """See Handle."""
+        return self._handle.duplicate
 
     def __repr__(self) -> str:
         return f"<Sync{repr(self._handle)[1:]}"

@@ -16,7 +16,7 @@ from semel.engine.subscriptions import Publication
 from semel.engines.journal import event_scripts as scripts
 from semel.engines.journal.event_scripts import KnownEvent, Recorded, RouterChanged
 from semel.engines.journal.runs import LaneMissing, Runs
-from semel.engines.journal.script import Store
+from semel.engines.journal.script import ScriptRunner
 from semel.errors import EngineUnavailable, phrase
 from semel.runtime.retries import pause, retry_unavailable
 from semel.triggers.ids import event_run_id
@@ -34,7 +34,9 @@ MayRoute = Callable[[KnownEvent, Plan], bool]
 class EventRouter:
     """Routes the events of one namespace. Their runs are beside them, or elsewhere (`starts_later`)."""
 
-    def __init__(self, store: Store, namespace: str, where: Runs, max_payload: int, *, starts_later: bool) -> None:
+    def __init__(
+        self, store: ScriptRunner, namespace: str, where: Runs, max_payload: int, *, starts_later: bool
+    ) -> None:
         self._store = store
         self._namespace = namespace
         self._where = where
