@@ -75,9 +75,9 @@ class App(Inspection, Transactions):
     SEMEL_URL, then `semel.toml`, then `sqlite:///semel.db`. SQLite makes its tables on first use; the others want
     `semel migrate`, or `auto_migrate=True`. `records` is the database beside a Temporal cluster, for what the cluster
     does not keep; `codec` encrypts what goes there, and `interceptors` are Temporal's. `outbox` is the database whose
-    outbox `relay()` serves. `on_failure` is called with a `Failure` for each task, workflow or message of an entity that
-    fails in a worker of this app: a plain function, in a thread, or an async one. `observer` hears of each call and of
-    what workers do; `clock` is for tests.
+    outbox `relay()` serves. `on_failure` is called with a `Failure` for each task, workflow or message of an entity
+    that fails in a worker of this app: a plain function, in a thread, or an async one. `observer` hears of each call
+    and of what workers do; `clock` is for tests.
     """
 
     def __init__(

@@ -37,6 +37,10 @@ LONGEST_PAUSE: Final = 5.0
 """Seconds until a database that does not answer is tried again, at most."""
 NOT_SERVED_FOR: Final = 5.0
 """Seconds for which a row is left to relays that can carry it out."""
+NO_ANSWER_FOR: Final = 1.0
+"""Seconds until a row is taken again that the engine gave no answer to."""
+SILENT_AFTER: Final = 3
+"""So many rows without an answer, and none with one, and the rest of the batch is not tried."""
 STOP_WITHIN: Final = 10.0
 ERROR_LENGTH: Final = 2000
 
@@ -239,16 +243,16 @@ class _Batch:
             rows = [row for row in self._rows if (row.event.event_type in STARTS) is starts]
             await asyncio.gather(*(self._one(row) for row in rows))
         for row, error in self._unavailable:
-            # Where others got an answer it is this row that gets none: it comes later and later, and blocks nobody.
-            wait = scripts.row_pause(row.event.retry_count) if self._answered else 0.0
-            self._marks.put_off.append((row.event.id, wait))
+            # It may be this row alone that gets no answer, so others come before it when the engine is tried again.
+            self._marks.put_off.append((row.event.id, NO_ANSWER_FOR))
             if not self._answered:
                 self._marks.unavailable = error
         return self._marks
 
     async def _one(self, row: TakenRow) -> None:
         async with self._gate:
-            if time.monotonic() > self._deadline or (self._unavailable and not self._answered):
+            silent = len(self._unavailable) >= SILENT_AFTER and not self._answered
+            if time.monotonic() > self._deadline or silent:
                 self._marks.put_off.append((row.event.id, 0.0))
                 return
             try:
