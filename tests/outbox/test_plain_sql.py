@@ -7,6 +7,8 @@ import json
 import pytest
 
 import semel
+from semel.transactional.outbox import scripts
+from semel.transactional.outbox.database import open_database, tables_sql
 from tests.outbox.places import Place
 from tests.outbox.shop import OutboxShop
 from tests.world import SOON, World
@@ -70,13 +72,9 @@ async def test_a_workflow_of_other_workers_wants_a_cluster(world: World, sqlite_
 
 
 async def test_the_tables_can_be_removed_again(place: Place) -> None:
-    from semel.transactional.outbox.database import open_database, tables_sql
-
     database = open_database(place.url)
     await database.execute(tables_sql(database.dialect, drop=True))
     with pytest.raises(semel.MigrationNeeded, match="outbox init"):
-        from semel.transactional.outbox import scripts
-
         await database.run(scripts.counts("default"), write=False)
     for _ in range(2):
         await database.execute(tables_sql(database.dialect))

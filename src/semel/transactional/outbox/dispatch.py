@@ -16,10 +16,11 @@ from semel.contract.durations import parse_duration
 from semel.contract.keys import check_key
 from semel.define.entity import Entity
 from semel.define.registry import Registry
+from semel.define.workflow import Workflow
 from semel.engine.conflicts import conflict
 from semel.engine.protocol import Engine
 from semel.engine.publications import make_publication
-from semel.engine.requests import foreign_request, options_of, request_by_name
+from semel.engine.requests import foreign_request, request, workflow_request
 from semel.engine.start_request import StartRequest
 from semel.errors import InvalidValue, KeyConflict, NotFound, WorkflowEnded
 from semel.settings import Settings
@@ -93,21 +94,21 @@ class Dispatcher:
     async def _start(self, row: TakenRow) -> str:
         return await self._admit(self._with_shape(StartRequest.from_bytes(row.payload)))
 
-    def _with_shape(self, request: StartRequest) -> StartRequest:
+    def _with_shape(self, start: StartRequest) -> StartRequest:
         """An earlier release may have made another fingerprint of the same arguments: the function's shape knows."""
-        function = self._registry.get(request.options.name)
-        if function is None or isinstance(function, Entity) or request.options.foreign:
-            return request
-        return replace(request, shape=function.shape)
+        function = self._registry.get(start.options.name)
+        if function is None or isinstance(function, Entity) or start.options.foreign:
+            return start
+        return replace(start, shape=function.shape)
 
-    async def _admit(self, request: StartRequest) -> str:
+    async def _admit(self, start: StartRequest) -> str:
         """What was started before counts as started. KeyConflict: its key stands for something else."""
-        admission = await self._engine.start(request)
+        admission = await self._engine.start(start)
         if isinstance(decision := admission.decision, Refuse):
             prior, reason = decision.prior, decision.reason
             stored = await self._engine.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None
-            name = request.options.name
-            raise conflict(request.key or "", name, prior, reason, stored, request.payload, request.shape)
+            name = start.options.name
+            raise conflict(start.key or "", name, prior, reason, stored, start.payload, start.shape)
         return admission.id
 
     async def _send(self, row: TakenRow) -> str:
@@ -156,14 +157,20 @@ class Dispatcher:
         function = self._registry.get(plain.name)
         if function is None or function.kind != kind or isinstance(function, Entity):
             raise NotServed(f"{kind} {plain.name!r}")
-        resolved = options_of(
-            self._settings, function, "return", options.reuse, options.priority, None, run_at, options.queue
-        )
-        given = bytes(plain.arguments)
-        made = request_by_name(self._settings, resolved, given, key=row.event.key, shape=function.shape)
-        if resolved.keyed:
-            bound = function.shape.decode_input(made.payload)
-            made = replace(made, concurrency_key=function.concurrency_key_of(function.shape.bind(*bound)))
+        arguments = msgspec.json.decode(bytes(plain.arguments))
+        if not isinstance(arguments, dict):
+            raise InvalidValue("arguments are a JSON object, by the names of the function's parameters.")
+        given: dict[str, Any] = {
+            "reuse": options.reuse,
+            "priority": options.priority,
+            "run_at": run_at,
+            "queue": options.queue,
+        }
+        if isinstance(function, Workflow):
+            key = check_key(row.event.key, "key")
+            made = workflow_request(self._settings, function, (), arguments, workflow_id=key, **given)
+        else:
+            made = request(self._settings, function, (), arguments, task_id=row.event.key, **given)
         return await self._admit(replace(made, id=events.request_id(row)))
 
     async def _start_foreign(self, row: TakenRow, plain: events.PlainStart, run_at: datetime | None) -> str:
