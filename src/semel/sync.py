@@ -18,7 +18,7 @@ from semel.engine.protocol import Replayed
 from semel.engine.transaction_guard import forbid_app_in_transaction
 from semel.flow.context import Context
 from semel.flow.guard import refuse_app
-from semel.sync_verbs import SyncEvents, SyncHandle, SyncPublished, SyncRef, SyncSchedules, wait_for_runs
+from semel.sync_verbs import SyncEvents, SyncHandle, SyncOutbox, SyncPublished, SyncRef, SyncSchedules, wait_for_runs
 from semel.transactional.bound import bound_connection
 from semel.transactional.caller_thread import CallerThread
 
@@ -171,6 +171,11 @@ class SyncApp:
     def events(self) -> SyncEvents:
         """See App.events."""
         return SyncEvents(self, self._app.events)
+
+    @property
+    def outbox(self) -> SyncOutbox:
+        """See App.outbox."""
+        return SyncOutbox(self, self._app.outbox)
 
     def publish(self, event: AnyEvent, **options: Unpack[PublishOptions]) -> SyncPublished:
         """See App.publish."""
