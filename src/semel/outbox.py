@@ -14,7 +14,7 @@ from semel.contract.keys import check_key, check_name
 from semel.engine.protocol import Finding
 from semel.errors import EngineError, InvalidValue, NotFound, NotRedrivable, phrase
 from semel.transactional.outbox import scripts
-from semel.transactional.outbox.database import OutboxDatabase, open_database, tables_sql
+from semel.transactional.outbox.database import OutboxDatabase, hide_password, open_database, tables_sql
 from semel.transactional.outbox.events import TYPE_LENGTH, OutboxEvent, OutboxStatus
 from semel.transactional.outbox.verbs import OutboxVerbs
 from semel.transactional.recognise import recognise
@@ -68,7 +68,7 @@ class Outbox:
         data = encode(payload, "payload", limit=self._app.settings.max_payload)
         own = None if key is None else check_key(key, "key")
         given = await recognise(connection)
-        await OutboxVerbs(given, self._namespace, self._app.settings.url).add(name, data, own)
+        await OutboxVerbs(given, self._namespace, hide_password(self._app.settings.url)).add(name, data, own)
 
     async def init(self, database: str | None = None) -> None:
         """Make the tables of an outbox where they are missing. Safe to run again."""

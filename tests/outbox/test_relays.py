@@ -304,3 +304,20 @@ async def test_a_relay_outlives_a_handler_that_is_cancelled(world: World, sqlite
     async with shop.app.relay() as (relay,):
         await eventually(lambda: sqlite_place.sql("select 1 from outbox_events where retry_count > 0"))
         assert relay.healthy
+
+
+async def test_a_row_that_cannot_be_read_is_in_nobodys_way(world: World, sqlite_place: Place) -> None:
+    """SQLite takes anything, and plain SQL writes anything."""
+    shop = OutboxShop(world, sqlite_place)
+    deep = "[" * 900 + "]" * 900
+    for values in (
+        "('semel.task', '{}', 'yesterday', 7)",
+        f"('semel.start', '{deep}', 5, x'ff')",
+        "('mail.wanted', '\"good\"', 'no time at all', null)",
+    ):
+        await sqlite_place.sql(f"insert into outbox_events (event_type, payload, created_at, key) values {values}")
+    await shop.order(1)
+    await shop.relay_all()
+    assert [event.payload for event in shop.handled] == ["good"]
+    assert (await sqlite_place.statuses())[-1] == "processed"
+    assert len(await shop.app.outbox.list()) == 4

@@ -30,6 +30,7 @@ EVENT: Final = "semel.event"
 TYPE_LENGTH: Final = 100
 MAX_RETRIES: Final = 10
 NULL: Final = Raw(b"null")
+LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class OutboxStatus(StrEnum):
@@ -98,23 +99,26 @@ class NewRow(NamedTuple):
 
 
 def read_row(row: Row) -> TakenRow:
-    """A row of the table. A payload that is no JSON is shown as text."""
+    """A row of the table. One that cannot be read must not be in the way of others: it is given as far as it can."""
     values = list(row)
-    payload = values[3] if isinstance(values[3], str) else bytes(values[3]).decode()
+    payload = values[3] if isinstance(values[3], str) else bytes(values[3]).decode("utf-8", "replace")
     try:
         values[3] = msgspec.json.decode(payload)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         values[3] = payload
     values[4] = OutboxStatus(values[4])
     for at in (8, 9, 15):
         values[at] = None if values[at] is None else read_time(values[at])
-    return TakenRow(OutboxEvent(*values), payload.encode())
+    return TakenRow(OutboxEvent(*values), payload.encode("utf-8", "replace"))
 
 
 def read_time(given: datetime | str) -> datetime:
-    """A time of any of the databases, which all keep UTC."""
-    at = datetime.fromisoformat(given) if isinstance(given, str) else given
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    """A time of any of the databases, which all keep UTC. Plain SQL may have written something that is none."""
+    try:
+        at = datetime.fromisoformat(given) if isinstance(given, str) else given
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return LONG_AGO
 
 
 # What rows say.

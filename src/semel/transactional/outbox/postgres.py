@@ -84,7 +84,7 @@ class PostgresOutbox:
             await self._step(connection, "commit")
             value: T = stop.value
             return value
-        except asyncpg.PostgresError:
+        except Exception:
             if not connection.is_closed():
                 with contextlib.suppress(asyncpg.PostgresError, *LOST):
                     await connection.execute("rollback")

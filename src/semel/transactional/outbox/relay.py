@@ -122,9 +122,11 @@ class Relay:
             if not self._task.done():
                 self._task.cancel()
                 await asyncio.wait([self._task])
-            with contextlib.suppress(EngineError):
-                await self._database.run(scripts.leave(self.id))
-        await self._database.close()
+        with contextlib.suppress(EngineError, TimeoutError):
+            async with asyncio.timeout(STOP_WITHIN):
+                if self._task is not None:
+                    await self._database.run(scripts.leave(self.id))
+                await self._database.close()
 
     async def _keep_going(self) -> None:
         """Nothing that happens to a row or to a database ends this."""
@@ -141,7 +143,10 @@ class Relay:
                     log.warning("the relay waits for its database: %s", phrase(error))
                 await self._pause(pause(failed, LONGEST_PAUSE))
                 continue
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                task = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                    raise
                 failed += 1
                 self._failures.log(log, "relay", error, "the relay goes on after a failure")
                 await self._pause(pause(failed, LONGEST_PAUSE))
