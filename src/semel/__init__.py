@@ -70,7 +70,10 @@ if typing.TYPE_CHECKING:
     from semel.flow.context import Child, Context, EntityContext
     from semel.flow.history import Event
     from semel.handle import Handle
+    from semel.outbox import OutboxState
     from semel.runtime.logs import ExecutionFilter, configure_logging
+    from semel.transactional.inbox import once, once_sync
+    from semel.transactional.outbox.events import OutboxEvent, OutboxStatus
     from semel.triggers.envelope import EventEnvelope
 else:
     # These bring event loops and database drivers. They are imported when first asked for, so that
@@ -88,6 +91,9 @@ else:
         "Failure": "semel.engine.events",
         "Handle": "semel.handle",
         "Observer": "semel.engine.protocol",
+        "OutboxEvent": "semel.transactional.outbox.events",
+        "OutboxState": "semel.outbox",
+        "OutboxStatus": "semel.transactional.outbox.events",
         "Published": "semel.events",
         "Ref": "semel.entity_ref",
         "Replayed": "semel.engine.protocol",
@@ -108,6 +114,8 @@ else:
         "effect_key": "semel.define.context",
         "handler": "semel.define.handler",
         "idle": "semel.define.handler",
+        "once": "semel.transactional.inbox",
+        "once_sync": "semel.transactional.inbox",
         "query": "semel.define.handler",
     }
 
@@ -168,6 +176,9 @@ __all__ = [
     "NotRedrivable",
     "NotResettable",
     "Observer",
+    "OutboxEvent",
+    "OutboxState",
+    "OutboxStatus",
     "OutcomeError",
     "OutsideTask",
     "OutsideTransaction",
@@ -206,5 +217,7 @@ __all__ = [
     "effect_key",
     "handler",
     "idle",
+    "once",
+    "once_sync",
     "query",
 ]

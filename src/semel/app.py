@@ -49,13 +49,14 @@ from semel.errors import ConfigError
 from semel.flow.context import Context
 from semel.flow.guard import refuse_app
 from semel.gauges import GaugeSource, examine_lags
-from semel.handle import Batch, Handle, handle_of, refusal
+from semel.handle import Batch, Handle, handle_of, refusal, write_starts
 from semel.inspection import Inspection
 from semel.runtime.events import Events
 from semel.runtime.failure_hook import OnFailure
 from semel.runtime.loop_watch import LoopWatch
 from semel.settings import load, read_worker
 from semel.sweepers import Sweeping
+from semel.transactional.outbox.verbs import OutboxVerbs
 from semel.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -76,9 +77,10 @@ class App(Inspection, Sweeping, Transactions):
     `url` is `sqlite:///file.db`, `sqlite:///:memory:`, `postgresql://…` or `temporal://host:7233/namespace`; without it
     SEMEL_URL, then `semel.toml`, then `sqlite:///semel.db`. SQLite makes its tables on first use; the others want
     `semel migrate`, or `auto_migrate=True`. `records` is the database beside a Temporal cluster, for what the cluster
-    does not keep; `codec` encrypts what goes there, and `interceptors` are Temporal's. `on_failure` is called with a
-    `Failure` for each task, workflow or message of an entity that fails in a worker of this app: a plain function, in a
-    thread, or an async one. `observer` hears of each call and of what workers do; `clock` is for tests.
+    does not keep; `codec` encrypts what goes there, and `interceptors` are Temporal's. `outbox` is the database whose
+    outbox `relay()` serves. `on_failure` is called with a `Failure` for each task, workflow or message of an entity
+    that fails in a worker of this app: a plain function, in a thread, or an async one. `observer` hears of each call
+    and of what workers do; `clock` is for tests.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class App(Inspection, Sweeping, Transactions):
         *,
         namespace: str | None = None,
         records: str | None = None,
+        outbox: str | None = None,
         config: str | os.PathLike[str] | None = "semel.toml",
         auto_migrate: bool | None = None,
         codec: PayloadCodec | None = None,
@@ -104,6 +107,8 @@ class App(Inspection, Sweeping, Transactions):
             settings = replace(settings, namespace=namespace)
         if records is not None:
             settings = replace(settings, records=records)
+        if outbox is not None:
+            settings = replace(settings, outbox=outbox)
         settings = located(settings, namespace)
         check_name(settings.namespace, "namespace")
         self.settings = settings
@@ -198,8 +203,10 @@ class App(Inspection, Sweeping, Transactions):
             self._refuse_foreign(call)
             starts.append(request(self.settings, call, (), {}, task_id=key, **cast(dict[str, Any], options)))
         verbs = await self._ready_verbs(connection)
-        admissions = await verbs.start_many(starts)
         on_duplicate = options.get("on_duplicate", "return")
+        if isinstance(verbs, OutboxVerbs):
+            return await write_starts(self, verbs, starts, on_duplicate)
+        admissions = await verbs.start_many(starts)
         handles = []
         for start, admission in zip(starts, admissions, strict=True):
             handle = handle_of(self, start, admission, on_duplicate, connection is not None)
@@ -250,13 +257,16 @@ class App(Inspection, Sweeping, Transactions):
 
     async def _admit(self, start: StartRequest, options: StartOptions, connection: Any) -> Handle[Any]:
         verbs = await self._ready_verbs(connection)
+        on_duplicate = options.get("on_duplicate", "return")
+        if isinstance(verbs, OutboxVerbs):
+            return (await write_starts(self, verbs, [start], on_duplicate))[0]
         admission = await verbs.start(start)
-        handle = handle_of(self, start, admission, options.get("on_duplicate", "return"), connection is not None)
+        handle = handle_of(self, start, admission, on_duplicate, connection is not None)
         if handle is None:
             raise await refusal(self, verbs, start, admission)
         return handle
 
-    async def _ready_verbs(self, connection: Any) -> EngineVerbs:
+    async def _ready_verbs(self, connection: Any) -> EngineVerbs | OutboxVerbs:
         # Settings of queues are for workers, which write them as well: a transaction of the caller's goes without.
         if self._unconfigured and connection is None:
             await self._configure()
@@ -364,8 +374,8 @@ class App(Inspection, Sweeping, Transactions):
         if any(one.what == "clock" for one in found):  # else there are no tables, and none shall be made
             found = [*found, *await examine_lags(self.engine)]
         if any(one.what == "schedules" and one.detail != "none" for one in found):
-            return [*found, *await self.sweepers.examine()]
-        return found
+            found = [*found, *await self.sweepers.examine()]
+        return found if self.settings.outbox is None else [*found, *await self.outbox.doctor()]
 
     async def close(self) -> None:
         """Write down what is in memory and let go of the database."""

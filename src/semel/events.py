@@ -50,6 +50,8 @@ class PublishOptions(TypedDict, total=False):
     """Rules for where the events come from."""
     deliver_at: datetime | None
     """When they are to be delivered. Without it: at once."""
+    connection: Any
+    """A connection of yours with an open transaction: the event is there when you commit, and never was otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,27 +164,46 @@ class Events:
     # Publishing.
 
     async def publish(
-        self, event: AnyEvent, *, source: EventSource | None = None, deliver_at: datetime | None = None
+        self,
+        event: AnyEvent,
+        *,
+        source: EventSource | None = None,
+        deliver_at: datetime | None = None,
+        connection: Any = None,
     ) -> Published[Handle[Any]]:
         """See `app.publish`."""
         publication = make_publication(self._app.settings, event, source, deliver_at, datetime.now(UTC))
-        return self._published(await (await self._engine()).publish(publication))
+        connection = self._app._connection(connection, "publish")
+        if connection is None:
+            return self._published(await (await self._engine()).publish(publication))
+        receipt = await (await self._app._joined(connection)).publish(publication)
+        return self._published(receipt, uncommitted=True)
 
     async def publish_many(
-        self, events: Iterable[AnyEvent], *, source: EventSource | None = None, deliver_at: datetime | None = None
+        self,
+        events: Iterable[AnyEvent],
+        *,
+        source: EventSource | None = None,
+        deliver_at: datetime | None = None,
+        connection: Any = None,
     ) -> Sequence[Published[Handle[Any]]]:
         """See `app.publish_many`."""
         now, settings = datetime.now(UTC), self._app.settings
         publications = [make_publication(settings, event, source, deliver_at, now) for event in events]
+        connection = self._app._connection(connection, "publish_many")
+        if connection is not None:
+            verbs = await self._app._joined(connection)
+            return [self._published(await verbs.publish(one), uncommitted=True) for one in publications]
         receipts = await (await self._engine()).publish_many(publications) if publications else []
         for receipt in receipts:
             if isinstance(receipt, BaseException):
                 raise receipt
         return [self._published(cast(Receipt, receipt)) for receipt in receipts]
 
-    def _published(self, receipt: Receipt) -> Published[Handle[Any]]:
+    def _published(self, receipt: Receipt, *, uncommitted: bool = False) -> Published[Handle[Any]]:
         runs = tuple(
-            Handle[Any](self._app, run.execution, run.name, run.key, receipt.duplicate) for run in receipt.runs
+            Handle[Any](self._app, run.execution, run.name, run.key, receipt.duplicate, uncommitted)
+            for run in receipt.runs
         )
         again = f"semel events replay {receipt.id}" if receipt.duplicate else None
         return Published(receipt.id, receipt.duplicate, receipt.state, runs, receipt.problem, again, receipt.outcomes)
@@ -351,7 +372,8 @@ class Publishing:
         An `event_id` counts once, for 30 days unless `event_retention` says otherwise: a second delivery is counted,
         and the answer says `duplicate` and has the runs of the first. Same id, other content: KeyConflict. With
         `deliver_at` it is delivered then. `source` has rules for where it comes from; what `semel.triggers.cloudevents`
-        has read is published as it is.
+        has read is published as it is. With a `connection` it is published when your transaction is committed; in
+        another database than the engine's it goes through the outbox, and its runs are not known yet.
         """
         return await self.events.publish(event, **options)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from semel.codec import SEND_DATA, decode_plain, encode
@@ -34,6 +37,7 @@ from semel.errors import (
 from semel.flow import history_file, snapshot
 from semel.flow.fork import commit_before
 from semel.flow.history import Event, history_events
+from semel.transactional.outbox.verbs import OutboxVerbs
 
 if TYPE_CHECKING:
     from semel.app import App
@@ -44,15 +48,24 @@ T_co = TypeVar("T_co", covariant=True)
 class Handle(Generic[T_co]):
     """One execution. Duplicates under the same key hold a handle to the same one."""
 
-    __slots__ = ("__weakref__", "_app", "_uncommitted", "duplicate", "id", "key", "name")
+    __slots__ = ("__weakref__", "_app", "_start", "_uncommitted", "duplicate", "id", "key", "name")
 
     def __init__(
-        self, app: App, id: str, name: str, key: str | None, duplicate: bool, uncommitted: bool = False
+        self,
+        app: App,
+        id: str,
+        name: str,
+        key: str | None,
+        duplicate: bool,
+        uncommitted: bool = False,
+        start: StartRequest | None = None,
     ) -> None:
         self._app = app
         self._uncommitted = uncommitted
+        self._start = start
+        """What is in an outbox. None: the execution is known to the engine, or was."""
         self.id = id
-        """The execution's id."""
+        """The execution's id. Of a start in an outbox it is that of the request, until it was relayed."""
         self.key = key
         """The `task_id` it was admitted under, or None."""
         self.name = name
@@ -78,7 +91,9 @@ class Handle(Generic[T_co]):
 
     async def _output(self, timeout: Duration | None) -> bytes | None:
         seconds = None if timeout is None else parse_duration(timeout, "timeout").total_seconds()
-        if self._uncommitted:
+        if self._start is not None:
+            seconds = await self._await_relay(seconds)
+        elif self._uncommitted:
             await self.describe()
         outcome = await self._app.engine.outcome(self.id, seconds)
         if outcome is None:
@@ -92,6 +107,7 @@ class Handle(Generic[T_co]):
 
     async def input(self) -> dict[str, Any] | None:
         """The arguments as plain JSON data, by name; None once retention has dropped them."""
+        await self._locate()
         found: dict[str, Any] | None = decode_plain(await self._app.engine.input_of(self.id))
         return found
 
@@ -108,11 +124,41 @@ class Handle(Generic[T_co]):
 
     async def describe(self) -> Execution:
         """The execution as it stands now. NotFound once it is past its retention."""
+        await self._locate()
         execution = await self._app.engine.get(self.id)
         if execution is None:
             raise self._missing()
         self._uncommitted = False
         return execution
+
+    async def _locate(self) -> None:
+        """Find what a start in an outbox became. NotCommitted: nothing yet. KeyConflict: its key is another's."""
+        start = self._start
+        if start is None:
+            return
+        found = await self._app.engine.look_up(start)
+        if found is None:
+            raise NotCommitted(
+                f"execution {self.id} of {self.name!r} is not there: the transaction that started it was rolled back "
+                "or is not committed yet, or no relay has taken its row of the outbox. See: semel outbox list"
+            )
+        if isinstance(found.decision, Refuse):
+            raise await refusal(self._app, self._app.engine, start, found)
+        self.id, self.duplicate = found.id, not isinstance(found.decision, Admit)
+        self._start, self._uncommitted = None, False
+
+    async def _await_relay(self, seconds: float | None) -> float | None:
+        """Wait until a start in an outbox was relayed; what is left of the time. Without a time: look once."""
+        end, look = time.monotonic() + (seconds or 0.0), 0.01
+        while True:
+            try:
+                await self._locate()
+                return None if seconds is None else max(0.0, end - time.monotonic())
+            except NotCommitted:
+                if time.monotonic() >= end:
+                    raise
+            await asyncio.sleep(min(look, max(0.0, end - time.monotonic())))
+            look = min(1.0, look * 1.5)
 
     def _missing(self) -> NotFound:
         if self._uncommitted:
@@ -130,9 +176,13 @@ class Handle(Generic[T_co]):
         """Cancel it, and say how it stands then.
 
         `cancelled`: it had not begun and will not. `running`: its worker has been asked to stop it.
-        Anything else: it had ended before. With a `connection` it is so once your transaction is committed.
+        Anything else: it had ended before. With a `connection` it is so once your transaction is committed; with one
+        to another database than the engine's, once that was relayed, and the answer is `running`.
         """
         verbs = await self._app._verbs(self._app._connection(connection, "cancel"))
+        if isinstance(verbs, OutboxVerbs):
+            return await verbs.cancel_later(self.id, self._start)
+        await self._locate()
         status = await verbs.cancel(self.id)
         if status is None:
             raise self._missing()
@@ -150,10 +200,16 @@ class Handle(Generic[T_co]):
         limit = self._app.settings.max_payload
         data = None if payload is None else encode(payload, "payload", plain=True, advice=SEND_DATA, limit=limit)
         verbs = await self._app._verbs(self._app._connection(connection, "signal"))
-        self._live(await verbs.signal(self.id, check_name(name, "signal name"), data, key))
+        name = check_name(name, "signal name")
+        if isinstance(verbs, OutboxVerbs):
+            await verbs.signal_later(self.id, self._start, name, data, key)
+            return
+        await self._locate()
+        self._live(await verbs.signal(self.id, name, data, key))
 
     async def terminate(self, why: str = "terminated") -> Status:
         """End a workflow at once, without a chance to clean up; the status then."""
+        await self._locate()
         status = await self._app.engine.terminate(self.id, check_text(why, "why"))
         if status is None:
             raise self._missing()
@@ -161,6 +217,7 @@ class Handle(Generic[T_co]):
 
     async def published(self, name: str, default: Any = None) -> Any:
         """The value that the workflow last published under a name."""
+        await self._locate()
         data = await self._app.engine.published(self.id, check_name(name, "published name"))
         if data is None:
             await self.describe()  # NotFound is another thing than nothing published
@@ -169,6 +226,7 @@ class Handle(Generic[T_co]):
 
     async def attributes(self) -> dict[str, str]:
         """The search attributes of the workflow."""
+        await self._locate()
         found = await self._app.engine.attributes(self.id)
         if not found:
             await self.describe()
@@ -190,7 +248,8 @@ class Handle(Generic[T_co]):
         row 7. What the journal holds up to there is not run again; effect keys stay. If this one has not ended, it
         does. NotResettable says why not.
         """
-        fresh = await self._app.engine.reset(self.id, new_id(), commit_before(await self._past(), to))
+        commit = commit_before(await self._past(), to)
+        fresh = await self._app.engine.reset(self.id, new_id(), commit)
         return Handle(self._app, fresh, name=self.name, key=self.key, duplicate=False)
 
     async def _story(self) -> RecordedRun:
@@ -200,6 +259,7 @@ class Handle(Generic[T_co]):
         return past
 
     async def _past(self) -> RecordedRun:
+        await self._locate()
         past = await self._app.engine.past(self.id)
         if past is None:
             raise self._missing()
@@ -223,6 +283,22 @@ def handle_of(
     if not new and (on_duplicate == "raise" or isinstance(admission.decision, Refuse)):
         return None
     return Handle(app, admission.id, start.options.name, start.key, not new, uncommitted)
+
+
+async def write_starts(
+    app: App, verbs: OutboxVerbs, starts: Sequence[StartRequest], on_duplicate: str
+) -> list[Handle[Any]]:
+    """Write starts into an outbox; a handle to what each of them will be."""
+    if on_duplicate == "raise":
+        raise InvalidValue(
+            "on_duplicate='raise' needs the answer of the engine, and in a transaction of another database it is not "
+            "asked: leave it away, and look at handle.duplicate once it was relayed."
+        )
+    admissions = await verbs.start_many(starts)
+    return [
+        Handle(app, admission.id, start.options.name, start.key, False, True, start)
+        for start, admission in zip(starts, admissions, strict=True)
+    ]
 
 
 def _decode_result(app: App, name: str, data: bytes | None) -> Any:

@@ -91,6 +91,7 @@ VARIABLES: Final = {
     "SEMEL_URL": "url",
     "SEMEL_NAMESPACE": "namespace",
     "SEMEL_RECORDS": "records",
+    "SEMEL_OUTBOX": "outbox",
     "SEMEL_SQLITE_DRIVER": "sqlite_driver",
 }
 TEMPORAL_VARIABLES: Final = {
@@ -117,6 +118,8 @@ class Settings:
     namespace: str = "default"
     records: str | None = None
     """A database beside a Temporal cluster, for what the cluster does not keep."""
+    outbox: str | None = None
+    """The database with the outbox that relays of this app serve, where it is not the engine's own."""
     sqlite_driver: SqliteDriver = "auto"
     """The SQLite library: Python's own `sqlite3`, or apsw. "auto": apsw only if Python's own library is too old."""
     max_payload: Count = 1 << 20

@@ -249,7 +249,7 @@ class _Run:
 
     async def go_through(self, take: Callable[[int], Any]) -> Exception | None:
         """Deal with all rows, up to the limit; what the function raised after the last one of them."""
-        verbs = await self._app._ready_verbs(None)
+        verbs = cast("EngineVerbs", await self._app._ready_verbs(None))  # without a connection: the engine
         most = self._sweeper.limit * LOOKED_AT
         while True:
             wanted = min(BATCH, self._sweeper.limit - self._counts[SweepOutcome.STARTED], most - self.seen)

@@ -19,7 +19,7 @@ from semel.engine.protocol import Replayed
 from semel.engine.transaction_guard import forbid_app_in_transaction
 from semel.flow.context import Context
 from semel.flow.guard import refuse_app
-from semel.sync_verbs import SyncEvents, SyncHandle, SyncPublished, SyncRef, SyncSchedules, wait_for_runs
+from semel.sync_verbs import SyncEvents, SyncHandle, SyncOutbox, SyncPublished, SyncRef, SyncSchedules, wait_for_runs
 from semel.transactional.bound import bound_connection
 from semel.transactional.caller_thread import CallerThread
 
@@ -173,13 +173,22 @@ class SyncApp:
         """See App.events."""
         return SyncEvents(self, self._app.events)
 
+    @property
+    def outbox(self) -> SyncOutbox:
+        """See App.outbox."""
+        return SyncOutbox(self, self._app.outbox)
+
     def publish(self, event: AnyEvent, **options: Unpack[PublishOptions]) -> SyncPublished:
         """See App.publish."""
-        return wait_for_runs(self, self.wait(self._app.publish(event, **options)))
+        connection = options.pop("connection", None)
+        work = functools.partial(self._app.publish, event, **options)
+        return wait_for_runs(self, self._perform("publish", connection, work))
 
     def publish_many(self, events: Iterable[AnyEvent], **options: Unpack[PublishOptions]) -> Sequence[SyncPublished]:
         """See App.publish_many."""
-        return [wait_for_runs(self, one) for one in self.wait(self._app.publish_many(events, **options))]
+        connection = options.pop("connection", None)
+        work = functools.partial(self._app.publish_many, events, **options)
+        return [wait_for_runs(self, one) for one in self._perform("publish_many", connection, work)]
 
     def apply(self, *, prune: bool = False, take_over: bool = False, dry_run: bool = False) -> Sequence[Change]:
         """See App.apply."""

@@ -26,8 +26,10 @@ from semel.handle import Handle
 if TYPE_CHECKING:
     from semel.entity_ref import Ref
     from semel.events import EventPage, Events, Published
+    from semel.outbox import Outbox, OutboxState
     from semel.schedules import Schedules
     from semel.sync import SyncApp
+    from semel.transactional.outbox.events import OutboxEvent, OutboxStatus
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,10 +44,18 @@ class SyncHandle(Generic[T_co]):
     def __init__(self, face: SyncApp, handle: Handle[T_co]) -> None:
         self._face = face
         self._handle = handle
-        self.id = handle.id
         self.key = handle.key
         self.name = handle.name
-        self.duplicate = handle.duplicate
+
+    @property
+    def id(self) -> str:
+        """See Handle."""
+        return self._handle.id
+
+    @property
+    def duplicate(self) -> bool:
+        """See Handle."""
+        return self._handle.duplicate
 
     def __repr__(self) -> str:
         return f"<Sync{repr(self._handle)[1:]}"
@@ -230,6 +240,47 @@ class SyncEvents:
     def resume(self, activity: str, note: str | None = None) -> None:
         """See Events.resume."""
         self._face.wait(self._events.resume(activity, note))
+
+
+class SyncOutbox:
+    """The outbox of an app, with methods that wait instead of being awaited."""
+
+    def __init__(self, face: SyncApp, outbox: Outbox) -> None:
+        self._face = face
+        self._outbox = outbox
+
+    def add(self, event_type: str, payload: Any = None, *, key: str | None = None, connection: Any) -> None:
+        """See Outbox.add."""
+        work = functools.partial(self._outbox.add, event_type, payload, key=key)
+        self._face._perform("outbox.add", connection, work)
+
+    def init(self, database: str | None = None) -> None:
+        """See Outbox.init."""
+        self._face.wait(self._outbox.init(database))
+
+    def list(self, **which: Any) -> Sequence[OutboxEvent]:
+        """See Outbox.list."""
+        return self._face.wait(self._outbox.list(**which))
+
+    def get(self, id: int, *, database: str | None = None) -> OutboxEvent:
+        """See Outbox.get."""
+        return self._face.wait(self._outbox.get(id, database=database))
+
+    def redrive(self, id: int, *, database: str | None = None) -> None:
+        """See Outbox.redrive."""
+        self._face.wait(self._outbox.redrive(id, database=database))
+
+    def redrive_failed(self, *, limit: int = 1000, database: str | None = None) -> int:
+        """See Outbox.redrive_failed."""
+        return self._face.wait(self._outbox.redrive_failed(limit=limit, database=database))
+
+    def purge(self, status: OutboxStatus | str, **which: Any) -> int:
+        """See Outbox.purge."""
+        return self._face.wait(self._outbox.purge(status, **which))
+
+    def state(self, *, database: str | None = None) -> OutboxState:
+        """See Outbox.state."""
+        return self._face.wait(self._outbox.state(database=database))
 
 
 class SyncSchedules:

@@ -124,10 +124,8 @@ def test_no_page_uses_a_command_that_is_not_there() -> None:
     for page in PAGES:
         for block in blocks(page):
             if block.language == "console":
-                used = re.findall(
-                    r"(?m)^\$ semel ((?:(?:workflows|temporal|schedules|backfills|entities|schema) )?[a-z-]+)",
-                    block.body,
-                )
+                groups = "workflows|temporal|schedules|backfills|entities|schema|events|outbox"
+                used = re.findall(rf"(?m)^\$ semel ((?:(?:{groups}) )?[a-z-]+)", block.body)
                 assert set(used) <= set(known), page
 
 

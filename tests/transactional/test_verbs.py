@@ -141,3 +141,36 @@ async def test_schedules_change_with_the_transaction(world: World, caller: Calle
         await on(connection, schedules.delete, "nightly")
         await connection.rollback()
         assert (await app.schedules.get("nightly")).note == "not yet"
+
+
+@SOME
+async def test_an_event_and_its_runs(world: World, caller: Callers) -> None:
+    """Event, run and row are one transaction. A second delivery in it is a duplicate, other content is refused."""
+    app, _, _, _ = office(world)
+
+    @app.on_event("invoice.paid")
+    @app.task
+    async def thank(event: semel.EventEnvelope) -> str:
+        return event.event_id
+
+    await app.apply()
+    event = semel.EventEnvelope(event_id="e-1", source="/shop", type="invoice.paid", data={"cents": 1})
+    other = semel.EventEnvelope(event_id="e-1", source="/shop", type="invoice.paid", data={"cents": 2})
+    async with caller(app) as connection:
+        for kept in (False, True):
+            await connection.begin()
+            await connection.insert(1)
+            published = await connection.call("publish", event)
+            assert (published.duplicate, len(published.runs)) == (False, 1)
+            again = await connection.call("publish", event)
+            assert (again.duplicate, again.runs[0].id) == (True, published.runs[0].id)
+            with pytest.raises(semel.KeyConflict, match="cents"):
+                await connection.call("publish", other)
+            (many,) = await connection.call("publish_many", [event])
+            assert many.duplicate
+            await (connection.commit() if kept else connection.rollback())
+            assert await world.count("orders") == kept
+            assert await world.count("semel_event") == kept
+        async with world.worker(app):
+            assert await wait_for(published.runs[0]) == "e-1"
+    await app.close()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import semel
-from semel.cli import backfills, entities, events, schedules, schema, workflows
+from semel.cli import backfills, entities, events, outbox, schedules, schema, workflows
 from semel.cli.apply import apply
 from semel.cli.check import check
 from semel.cli.command import EPILOG
@@ -18,6 +18,7 @@ from semel.cli.executions import cancel, explain, list_executions, redrive, show
 from semel.cli.histories import export, import_, replay
 from semel.cli.operations import clean, doctor, migrate, queues, workers
 from semel.cli.reconcile import reconcile
+from semel.cli.relay import relay
 from semel.cli.sweep import sweep
 from semel.cli.temporal_dev import dev
 from semel.cli.worker import worker
@@ -31,6 +32,7 @@ COMMANDS: Commands = {
         "demo": demo,
         "migrate": migrate,
         "worker": worker,
+        "relay": relay,
         "enqueue": enqueue,
         "apply": apply,
         "publish": events.publish,
@@ -77,6 +79,11 @@ EVENT_COMMANDS: Commands = {
     "Look": {"list": events.list_events, "show": events.show, "subscriptions": events.list_subscriptions},
     "Act": {"replay": events.replay, "backfill": events.backfill, "pause": events.pause, "resume": events.resume},
 }
+OUTBOX_COMMANDS: Commands = {
+    "Begin": {"init": outbox.init},
+    "Look": {"list": outbox.list_rows, "show": outbox.show},
+    "Act": {"redrive": outbox.redrive, "purge": outbox.purge},
+}
 ENTITY_COMMANDS: Commands = {"Look": {"failed": entities.failed}, "Act": {"redrive": entities.redrive}}
 
 cli = typer.Typer(
@@ -109,6 +116,7 @@ _add_group("schedules", "Look at schedules, create and change them, pause, resum
 _add_group("backfills", "Look at backfills of schedules, pause, resume and cancel them.", BACKFILL_COMMANDS)
 _add_group("events", "Look at events and what became of them, run them again.", EVENT_COMMANDS)
 _add_group("entities", "List failed messages of entities, and send them again.", ENTITY_COMMANDS)
+_add_group("outbox", "Make an outbox, look at its rows, try failed ones again.", OUTBOX_COMMANDS)
 _add_group("schema", "JSON Schemas of activities, triggers and events.", {"Begin": {"export": schema.export}})
 _add_group("temporal", "Run a Temporal server on this machine.", {"Begin": {"dev": dev}})
 

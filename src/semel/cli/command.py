@@ -48,6 +48,10 @@ Url = Annotated[
     str | None,
     typer.Option("--url", help="The database. Default: SEMEL_URL, semel.toml, then sqlite:///semel.db."),
 ]
+OutboxUrl = Annotated[
+    str | None,
+    typer.Option("--url", help="The database of your business rows. Default: SEMEL_OUTBOX, then semel.toml."),
+]
 Namespace = Annotated[
     str | None,
     typer.Option("--namespace", help="The namespace. Default: SEMEL_NAMESPACE, semel.toml, then 'default'."),
@@ -122,11 +126,13 @@ def guarded(work: Callable[[], Exit | None], debug: bool) -> None:
     raise typer.Exit(code)
 
 
-def database_command(*, creates: bool = False, takes_app: bool = False) -> Callable[[Command], Callable[..., None]]:
+def database_command(
+    *, creates: bool = False, takes_app: bool = False, outbox: bool = False
+) -> Callable[[Command], Callable[..., None]]:
     """Make a command of `async def f(app, out, …)`; it gains --url, --namespace, --config, --json and --debug.
 
     Unless it `creates` one, a missing SQLite file is an error: a mistyped path makes no database. A command that
-    `takes_app` can be given MODULE:APP instead of --url.
+    `takes_app` can be given MODULE:APP instead of --url. Of a command about an `outbox`, --url is its database.
     """
 
     def decorate(run: Command) -> Callable[..., None]:
@@ -142,19 +148,23 @@ def database_command(*, creates: bool = False, takes_app: bool = False) -> Calla
             **options: Any,
         ) -> None:
             def work() -> Exit | None:
-                if target is None:
+                if outbox:
+                    app = App(namespace=namespace, config=config, outbox=url)
+                elif target is None:
                     app = App(url, namespace=namespace, config=config)
                 elif url is None and namespace is None:
                     app = load_app(target)
                 else:
                     raise InvalidValue(f"give {target} or --url and --namespace, not both.")
-                if not creates:
+                if not creates and not outbox:
                     require_database(app.settings.url)
                 return asyncio.run(_run(app, run, Output(as_json, app.settings), options))
 
             guarded(work, debug)
 
         added = {"target": (OptionalTarget, None), **_OPTIONS} if takes_app else _OPTIONS
+        if outbox:
+            added = {**_OPTIONS, "url": (OutboxUrl, None)}
         parameters = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
             for name, (annotation, default) in added.items()

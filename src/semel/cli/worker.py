@@ -66,6 +66,7 @@ class WorkerOptions:
     lease: str | None
     grace: str | None
     schedules: bool | None
+    relay: list[str] | None
     log_level: Level | None
     log_format: LogFormat | None
     metrics_port: int | None = None
@@ -88,6 +89,10 @@ def worker(
     no_schedules: Annotated[
         bool, typer.Option("--no-schedules", help="Leave it to other workers to start the runs of schedules.")
     ] = False,
+    relay: Annotated[
+        list[str] | None,
+        typer.Option(help="Also relay the outbox in this database. Can be repeated.", show_default=False),
+    ] = None,
     log_level: Annotated[
         Level | None,
         typer.Option(help="What is logged to stderr, including your own logs. Default: info.", show_default=False),
@@ -118,17 +123,27 @@ def worker(
     def work() -> Exit:
         starts = False if no_schedules else None
         given = WorkerOptions(
-            target, _split(queues), concurrency, lease, grace, starts, log_level, log_format, metrics_port, metrics_host
+            target,
+            _split(queues),
+            concurrency,
+            lease,
+            grace,
+            starts,
+            relay,
+            log_level,
+            log_format,
+            metrics_port,
+            metrics_host,
         )
         if processes > 1:
-            _set_up_logging(given)
+            set_up_logging(given.log_level, given.log_format)
             return WorkerProcesses(processes, _as_arguments(given, debug), metrics_port).run()
         stopping = StopRequests(on_more=lambda _: end_within(LAST_RESORT, Exit.FAILED))
         stopping.listen()
         if tied:
             stopping.end_with(sys.stdin.fileno())
         app = load_app(target)
-        _set_up_logging(given)
+        set_up_logging(given.log_level, given.log_format)
         _refuse_what_cannot_work(app, target)
         _collect_seldom()
         sys.setswitchinterval(SWITCH_EVERY)
@@ -160,18 +175,17 @@ def _as_arguments(given: WorkerOptions, debug: bool) -> list[str]:
     }
     arguments = [f"{name}={value}" for name, value in options.items() if value is not None]
     flags = ["--no-schedules"] * (given.schedules is False) + ["--debug"] * debug
-    return [given.target, *arguments, *flags]
+    return [given.target, *arguments, *(f"--relay={url}" for url in given.relay or ()), *flags]
 
 
 def _split(queues: str | None) -> list[str] | None:
     return None if queues is None else [queue.strip() for queue in queues.split(",") if queue.strip()]
 
 
-def _set_up_logging(given: WorkerOptions) -> None:
+def set_up_logging(level: Level | None, format: LogFormat | None) -> None:
     """What the app has set up itself stays, unless something else is asked for on the command line."""
-    level = None if given.log_level is None else given.log_level.value
-    configure_logging(level, None if given.log_format is None else given.log_format.value)
-    if given.log_level is not Level.DEBUG:  # Temporal's SDK tells of times that do not hold
+    configure_logging(None if level is None else level.value, None if format is None else format.value)
+    if level is not Level.DEBUG:  # Temporal's SDK tells of times that do not hold
         logging.getLogger("temporalio.worker").setLevel(logging.WARNING)
 
 
@@ -197,6 +211,8 @@ async def _serve(app: App, given: WorkerOptions, stopping: StopRequests) -> None
         running = await _start(lambda: stack.enter_async_context(app.worker(queues=given.queues, **options)), stopping)
         if running is not None:
             queues = "all queues" if given.queues is None else f"queues {', '.join(given.queues)}"
+            if given.relay:
+                await stack.enter_async_context(app.relay(*given.relay))
             log.info("ready: %s on %s, %s; %s", given.target, _place(app.settings.url), queues, _list_functions(app))
             await stopping.asked(1)
             if running.busy:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
-from semel.errors import InvalidValue
-
 T = TypeVar("T")
 
 
@@ -15,7 +13,7 @@ class CallerConnection(Protocol):
 
     @property
     def dialect(self) -> str:
-        """The database at the other end: "sqlite" or "postgres"."""
+        """The database at the other end: "sqlite", "postgres" or "mysql"."""
 
     @property
     def kind(self) -> str:
@@ -43,11 +41,3 @@ class CallerConnection(Protocol):
 
     def set_clock(self, now: int) -> None:
         """What the function `semel_now` of our statements gives from here on; PostgreSQL has a clock of its own."""
-
-
-def cannot_join(engine: str) -> InvalidValue:
-    """The refusal of an engine without the capability `joins_transactions`."""
-    return InvalidValue(
-        f"connection= was given, and this app runs on {engine}, which takes part in no transaction of a database. "
-        "Start it after your commit, or use an engine on the database that your rows are in (sqlite, postgres)."
-    )

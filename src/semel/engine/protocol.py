@@ -22,7 +22,7 @@ from semel.engine.caller_connection import CallerConnection
 from semel.engine.events import WorkerEvent
 from semel.engine.schedules import EngineSchedules
 from semel.engine.start_request import StartRequest
-from semel.engine.subscriptions import EngineEvents
+from semel.engine.subscriptions import EngineEvents, Publication, Receipt
 from semel.settings import QueueSettings, Settings
 
 
@@ -268,15 +268,28 @@ class EngineVerbs(Protocol):
         """The schedules of this engine. ConfigError: it has no place for them."""
 
 
+class JoinedVerbs(EngineVerbs, Protocol):
+    """The verbs of an engine that are part of a transaction of the caller's."""
+
+    async def publish(self, publication: Publication) -> Receipt:
+        """Record an event and start its runs. KeyConflict: its id stands for another event."""
+
+
 class Engine(EngineVerbs, Protocol):
     """Where executions live."""
 
     capabilities: Capabilities
 
-    async def join(self, connection: CallerConnection) -> EngineVerbs:
+    async def join(self, connection: CallerConnection) -> JoinedVerbs | None:
         """The verbs that can be part of the caller's transaction: what they write is there when that is committed.
 
-        InvalidValue: the connection is to another database. Only with the capability `joins_transactions`.
+        None: the connection is to another database, or the engine has not the capability `joins_transactions`.
+        """
+
+    async def look_up(self, request: StartRequest) -> Admission | None:
+        """What `start` would answer to a request that is in already, or whose key is taken. Nothing is written.
+
+        None: it would be a new execution.
         """
 
     async def find(self, kind: str, key: str) -> Execution | None:

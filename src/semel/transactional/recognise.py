@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from semel.engine.caller_connection import CallerConnection
 from semel.errors import InvalidValue
 from semel.transactional.caller_thread import CallerThread, calling_thread
+from semel.transactional.mysql import AsyncmyConnection, MysqlConnection
 from semel.transactional.postgres import (
     AsyncpgConnection,
     AsyncPsycopgConnection,
@@ -24,7 +25,7 @@ from semel.transactional.sqlite import AiosqliteConnection, SqliteConnection
 
 KNOWN: Final = (
     "a SQLAlchemy Session, AsyncSession, Connection or AsyncConnection, Django's connection, or a connection of "
-    "psycopg, psycopg2, asyncpg, sqlite3 or aiosqlite"
+    "psycopg, psycopg2, asyncpg, sqlite3, aiosqlite, PyMySQL or asyncmy"
 )
 _SAVEPOINT_AT_RISK: Final = (
     "connection= is a SQLAlchemy {kind} in a savepoint on SQLite. Python's sqlite3 begins its transaction with the "
@@ -47,8 +48,22 @@ async def recognise(given: Any) -> CallerConnection:
             raise InvalidValue(f"connection= is a {name}, which is not awaited: use it with app.sync, not with app.")
         serving = thread
         return await serving.run(lambda: resolve_sync(given, name, serving))
+    raise _unknown(given)
+
+
+def recognise_sync(given: Any) -> CallerConnection:
+    """The same for a connection without await, to be used in this thread and nowhere else."""
+    name = name_of(given)
+    if name in _WITH_AWAIT:
+        raise InvalidValue(f"connection= is a {name}, which is awaited: use the verb that is awaited as well.")
+    if (resolve := _WITHOUT_AWAIT.get(name)) is None:
+        raise _unknown(given)
+    return resolve(given, name, CallerThread())
+
+
+def _unknown(given: object) -> InvalidValue:
     shown = type(given)
-    raise InvalidValue(f"connection= is a {shown.__module__}.{shown.__qualname__}: give {KNOWN}.")
+    return InvalidValue(f"connection= is a {shown.__module__}.{shown.__qualname__}: give {KNOWN}.")
 
 
 def name_of(given: object) -> str:
@@ -77,6 +92,12 @@ async def _async_psycopg(given: Any, name: str) -> CallerConnection:
 
 async def _aiosqlite(given: Any, name: str) -> CallerConnection:
     found = AiosqliteConnection(given, name)
+    await found.enter()
+    return found
+
+
+async def _asyncmy(given: Any, name: str) -> CallerConnection:
+    found = AsyncmyConnection(getattr(given, "connection", given), name)
     await found.enter()
     return found
 
@@ -112,6 +133,12 @@ def _checked(found: LibpqConnection) -> CallerConnection:
 def _sqlite3(given: Any, name: str, thread: CallerThread) -> CallerConnection:
     found = SqliteConnection(getattr(given, "connection", given), name, thread)
     found.begin()
+    return found
+
+
+def _pymysql(given: Any, name: str, thread: CallerThread) -> CallerConnection:
+    found = MysqlConnection(getattr(given, "connection", given), name, thread)
+    found.check_transaction()
     return found
 
 
@@ -153,7 +180,7 @@ def _unknown_driver(name: str, raw: object) -> InvalidValue:
     shown = type(raw)
     return InvalidValue(
         f"connection= is a {name} over {shown.__module__}.{shown.__qualname__}: Semel can use psycopg, psycopg2, "
-        "asyncpg, sqlite3 and aiosqlite below it."
+        "asyncpg, sqlite3, aiosqlite, PyMySQL and asyncmy below it."
     )
 
 
@@ -163,6 +190,8 @@ _WITH_AWAIT: Final[dict[str, Callable[[Any, str], Awaitable[CallerConnection]]]]
     "psycopg.AsyncConnection": _async_psycopg,
     "psycopg.AsyncCursor": _async_psycopg,
     "aiosqlite.Connection": _aiosqlite,
+    "asyncmy.Connection": _asyncmy,
+    "asyncmy.Cursor": _asyncmy,
     "sqlalchemy.AsyncSession": _async_sqlalchemy,
     "sqlalchemy.async_scoped_session": _async_sqlalchemy,
     "sqlalchemy.AsyncConnection": _async_sqlalchemy,
@@ -174,6 +203,8 @@ _WITHOUT_AWAIT: Final[dict[str, Callable[[Any, str, CallerThread], CallerConnect
     "psycopg2.cursor": _psycopg2,
     "sqlite3.Connection": _sqlite3,
     "sqlite3.Cursor": _sqlite3,
+    "pymysql.Connection": _pymysql,
+    "pymysql.Cursor": _pymysql,
     "sqlalchemy.Session": _sqlalchemy,
     "sqlalchemy.scoped_session": _sqlalchemy,
     "sqlalchemy.Connection": _sqlalchemy,

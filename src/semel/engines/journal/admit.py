@@ -12,6 +12,7 @@ from typing import NamedTuple
 from semel.contract.decision import Admit, Decision, Join, Prior, decide
 from semel.contract.lifecycle import Status
 from semel.contract.times import from_micros, micros
+from semel.engine.protocol import Admission
 from semel.engine.start_request import RunOptions, StartRequest
 from semel.engines.journal.rows import ExecutionRow, row_of
 from semel.engines.journal.script import BEGIN, Collision, ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
@@ -214,6 +215,19 @@ def _look_up(namespace: str, starts: list[StartRequest]) -> Script[tuple[dict[_K
         ids += [(start.id,) for start in starts if (start.options.kind, start.key) in followed]
     present = {row[0] for row in (yield SqlBatch("present", ids))} if ids else set()
     return holders, present, rows[0][-1] if rows else 0
+
+
+@procedure(ConnectionRole.READ)
+def look_up(namespace: str, start: StartRequest) -> Script[Admission | None]:
+    """What `admit` would answer to a request that is in already, or whose key is taken; None: it would be new."""
+    holders, present, at = yield from _look_up(namespace, [start])
+    prior = holders.get((start.options.kind, start.key))
+    if start.id in present or (prior is not None and prior.id == start.id):
+        return Admission(start.id, ADMITTED)
+    if prior is None:
+        return None
+    decision = decide(prior, start.contract_request(), from_micros(at))
+    return None if isinstance(decision, Admit) else Admission(prior.id, decision)
 
 
 def _supersede(namespace: str, row: ExecutionRow, decision: Admit) -> Script[bool]:

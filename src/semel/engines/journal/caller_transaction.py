@@ -6,7 +6,7 @@ is in a savepoint, which a failure rolls back, so that the caller's transaction 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from semel.contract.lifecycle import Status
@@ -14,8 +14,10 @@ from semel.contract.records import Execution
 from semel.engine.caller_connection import CallerConnection
 from semel.engine.protocol import Admission, Message, Outcome
 from semel.engine.start_request import StartRequest
+from semel.engine.subscriptions import Publication, Receipt
 from semel.engines.journal import control, migrations, read
 from semel.engines.journal.admissions import Admissions
+from semel.engines.journal.events import StoredEvents
 from semel.engines.journal.inbox import Mail
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.notifications import Hub
@@ -27,6 +29,7 @@ from semel.engines.journal.script import (
     Procedure,
     Raw,
     Script,
+    ScriptRunner,
     SqlBatch,
     SqlQuery,
     Store,
@@ -137,7 +140,9 @@ class TransactionVerbs:
         lanes: Lanes,
         admissions: Admissions,
         settings: Settings,
+        events: Callable[[ScriptRunner, Lanes], StoredEvents],
     ) -> None:
+        self._events = events
         self.transaction = self._transaction = transaction
         self.namespace = self._namespace = namespace
         self._lanes = lanes
@@ -183,6 +188,13 @@ class TransactionVerbs:
         """See EngineVerbs."""
         limit = self._settings.call_timeout.total_seconds()
         return await Mail(self._transaction, self._namespace, self._lanes, Hub(), limit).post(message)
+
+    async def publish(self, publication: Publication) -> Receipt:
+        """See JoinedVerbs."""
+        (receipt,) = await self._events(self._transaction, self._lanes).publish_many([publication])
+        if isinstance(receipt, BaseException):
+            raise receipt
+        return receipt
 
     async def schedules(self) -> StoredSchedules:
         """See EngineVerbs."""

@@ -35,7 +35,7 @@ from semel.engine.protocol import (
 )
 from semel.engine.served_functions import examine_service
 from semel.engine.start_request import StartRequest
-from semel.engines.journal import control, inbox, leases, migrations, read, reset, retention
+from semel.engines.journal import admit, control, inbox, leases, migrations, read, reset, retention
 from semel.engines.journal.admissions import Admissions
 from semel.engines.journal.caller_transaction import CallerTransaction, TransactionVerbs
 from semel.engines.journal.control import WrittenQueueSettings
@@ -159,12 +159,13 @@ class JournalEngine:
             answers.append(answer)
         return answers
 
-    async def join(self, connection: CallerConnection) -> TransactionVerbs:
+    async def join(self, connection: CallerConnection) -> TransactionVerbs | None:
         """See Engine. An uncommitted lane would block whoever else needs it, so lanes are made beforehand.
 
         Not where there is one writer, which the caller is already: there everything goes over its connection.
         """
-        await self._store.check_caller(connection)
+        if not await self._store.is_ours(connection):
+            return None
         transaction = CallerTransaction(self._store, connection)
         if self._store.one_writer:
             await transaction.begin_to_write(look_first=not self._is_open)
@@ -174,7 +175,12 @@ class JournalEngine:
             await self._queue_settings.write_again()
             lanes = self._lanes
         admissions = self._admissions.on(transaction, lanes)
-        return TransactionVerbs(transaction, self._namespace, lanes, admissions, self._settings)
+        return TransactionVerbs(transaction, self._namespace, lanes, admissions, self._settings, self._stored_events.on)
+
+    async def look_up(self, request: StartRequest) -> Admission | None:
+        """See Engine."""
+        await self.open()
+        return await retry_unavailable(self._store.run, admit.look_up, self._namespace, request)
 
     async def get(self, id: str) -> Execution | None:
         """See Engine."""

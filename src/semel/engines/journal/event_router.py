@@ -20,7 +20,7 @@ from semel.engines.journal import event_scripts as scripts
 from semel.engines.journal.event_flow_scripts import AT_ONCE, RouterChanged, Taken, limit_of
 from semel.engines.journal.event_scripts import KnownEvent, Recorded
 from semel.engines.journal.runs import LaneMissing, Runs
-from semel.engines.journal.script import Store
+from semel.engines.journal.script import ScriptRunner
 from semel.errors import EngineUnavailable, phrase
 from semel.runtime.retries import pause, retry_unavailable
 from semel.triggers.ids import event_run_id
@@ -43,7 +43,7 @@ class EventRouter:
 
     def __init__(
         self,
-        store: Store,
+        store: ScriptRunner,
         namespace: str,
         where: Runs,
         max_payload: int,

@@ -33,8 +33,10 @@ from semel.engines.journal import event_scripts as scripts
 from semel.engines.journal.event_router import EventRouter
 from semel.engines.journal.event_scripts import AT_ONCE, KnownEvent, Recorded
 from semel.engines.journal.group_commit import Coalescer, fitting
-from semel.engines.journal.runs import Runs
-from semel.engines.journal.script import Store
+from semel.engines.journal.lanes import Lanes
+from semel.engines.journal.notifications import Hub
+from semel.engines.journal.runs import JournalRuns, Runs
+from semel.engines.journal.script import ScriptRunner
 from semel.errors import EngineUnavailable, InvalidValue, NotFound, phrase
 from semel.runtime.duplicates import CountRow, DuplicateCounter
 from semel.runtime.retries import retry_unavailable
@@ -54,7 +56,7 @@ class StoredEvents(EventRouter):
 
     def __init__(
         self,
-        store: Store,
+        store: ScriptRunner,
         namespace: str,
         where: Runs,
         settings: Settings,
@@ -64,6 +66,7 @@ class StoredEvents(EventRouter):
         starts_later: bool = False,
     ) -> None:
         super().__init__(store, namespace, where, settings.max_payload, on_change, starts_later=starts_later)
+        self._settings = settings
         self._keep = settings.event_retention
         self._find = find
         self._group: Coalescer[Publication, Receipt] = Coalescer(
@@ -72,6 +75,16 @@ class StoredEvents(EventRouter):
         self._duplicates = DuplicateCounter(self._write_counts, log)
         self._failures = RepeatedFailures()
         self._mostly_duplicates = False
+
+    def on(self, transaction: ScriptRunner, lanes: Lanes) -> StoredEvents:
+        """The same in a transaction of the caller's, which tells workers by its commit.
+
+        What is counted in memory is counted here: that transaction will have ended when it is written.
+        """
+        runs = JournalRuns(self._namespace, lanes, Hub())
+        joined = StoredEvents(transaction, self._namespace, runs, self._settings, self._find, lambda: None)
+        joined._duplicates = self._duplicates
+        return joined
 
     # Publishing.
 

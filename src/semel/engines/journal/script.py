@@ -7,7 +7,6 @@ SQL passes through the two drivers, which is what lets the crash tests stop at e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -16,6 +15,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from semel.engine.caller_connection import CallerConnection
 from semel.errors import EngineError
+from semel.transactional.statements import StatementHook, read_queries
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -122,16 +122,6 @@ class Topic(Enum):
     """Work that is ready or due, cancellations, what came for workflows and entities."""
 
 
-class StatementHook(Protocol):
-    """Sits at the seam through which all SQL goes. For tests that fail or kill at a statement."""
-
-    def before(self, statement: str) -> None:
-        """About to run it."""
-
-    def after(self, statement: str) -> None:
-        """It ran."""
-
-
 class Listener(Protocol):
     """What a store tells of things that happened in other processes, or in other engines of this one."""
 
@@ -184,8 +174,8 @@ class Store(ScriptRunner, Protocol):
     def render(self, statement: SqlQuery | SqlBatch) -> list[tuple[str, tuple[Any, ...]]]:
         """A statement as SQL of the dialect, each with its arguments; what is one here may be several there."""
 
-    async def check_caller(self, connection: CallerConnection) -> None:
-        """Refuse a connection of the caller's that is to another database, with InvalidValue."""
+    async def is_ours(self, connection: CallerConnection) -> bool:
+        """Is a connection of the caller's to this database? InvalidValue: it is, and cannot be used."""
 
     def expect_commit(self, connection: CallerConnection) -> None:
         """Something was written on a connection of the caller's: tell workers when that commits."""
@@ -220,13 +210,7 @@ class Store(ScriptRunner, Protocol):
 
 def load_queries(package: str) -> dict[str, str]:
     """Named statements of a dialect: `-- name: x` begins one (`-- name: x, y`: both), comment lines are dropped."""
-    queries: dict[str, str] = {}
-    for file in sorted((resources.files(package) / "sql").iterdir(), key=lambda f: f.name):
-        for block in re.split(r"(?m)^-- name: ", file.read_text(encoding="utf-8"))[1:]:
-            names, _, body = block.partition("\n")
-            lines = [line for line in body.splitlines() if not line.lstrip().startswith("--")]
-            queries |= dict.fromkeys((name.strip() for name in names.split(",")), "\n".join(lines).strip())
-    return queries
+    return read_queries(resources.files(package) / "sql")
 
 
 def load_migrations(package: str) -> list[tuple[int, str, str]]:

@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 from typing import Any, Final, ParamSpec, TypeVar, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import asyncpg
 
 from semel.engine.bounded import note_answer
 from semel.engine.caller_connection import CallerConnection
-from semel.engines.journal.other_database import refuse_other_database
 from semel.engines.journal.script import (
     Begin,
     ConnectionRole,
@@ -23,17 +22,17 @@ from semel.engines.journal.script import (
     Script,
     SqlBatch,
     SqlQuery,
-    StatementHook,
     Topic,
     Work,
     load_migrations,
     load_queries,
 )
-from semel.engines.postgres.address import Address, describe_url
+from semel.engines.postgres.address import Address
 from semel.engines.postgres.connection import LOST, PLANS, PostgresConnection
 from semel.engines.postgres.listener import NotificationListener
 from semel.engines.postgres.pool import is_pooled
 from semel.engines.postgres.user_transactions import RETRIED, work_in
+from semel.transactional.statements import StatementHook
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -73,8 +72,8 @@ class PostgresStore:
         self._working: set[asyncpg.Connection] = set()
         """Connections on which a function of the user's runs, which may take its time."""
         self._identity: Row = ()
-        self._callers: WeakSet[Any] = WeakSet()
-        """Connections of callers that are known to be to this database."""
+        self._callers: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+        """Connections of callers, and whether they are to this database."""
 
     @property
     def reconnections(self) -> int:
@@ -156,22 +155,27 @@ class PostgresStore:
         columns = map(list, zip(*statement.rows, strict=True))
         return [(self._queries[statement.name], (*statement.shared, *columns))]
 
-    async def check_caller(self, connection: CallerConnection) -> None:
-        """Refuse a connection to another database; see Store. One that was found to be to ours stays so."""
+    async def is_ours(self, connection: CallerConnection) -> bool:
+        """Is it to this database? See Store. What was found of a connection stays so.
+
+        A database without Semel's tables is another one: that is known without asking ours, which may be away.
+        """
+        if connection.dialect != self.dialect:
+            return False
+        known: bool | None = None
         with contextlib.suppress(TypeError):
-            if connection.driver_connection in self._callers:
-                return
-        theirs: Row | None = None
-        if connection.dialect == self.dialect:
-            sql = self._queries["identity"]
-            theirs = (await connection.play(lambda: connection.fetch(sql, ())))[0]
-        if theirs is None or theirs != self._identity:
+            known = self._callers.get(connection.driver_connection)
+        if known is not None:
+            return known
+        sql = self._queries["identity"]
+        theirs = (await connection.play(lambda: connection.fetch(sql, ())))[0]
+        if theirs[1] is not None and theirs != self._identity:
             async with self._wire(ConnectionRole.READ) as own:
                 self._identity = tuple((await own.fetch(self._queries["identity"]))[0])
-        if theirs != self._identity:
-            raise refuse_other_database(connection, theirs, describe_url(self.url))
+        known = theirs == self._identity
         with contextlib.suppress(TypeError):
-            self._callers.add(connection.driver_connection)
+            self._callers[connection.driver_connection] = known
+        return known
 
     def expect_commit(self, connection: CallerConnection) -> None:
         """See Store. NOTIFY is part of the caller's transaction."""

@@ -10,11 +10,11 @@ from typing import Any, Final, cast
 
 import asyncpg
 
-from semel.engines.journal.script import StatementHook
 from semel.engines.journal.user_transactions import Worked, refuse_control, work
 from semel.engines.postgres.address import IDLE_IN_TRANSACTION
 from semel.engines.postgres.connection import LOST, translate
 from semel.errors import EngineError, EngineUnavailable
+from semel.transactional.statements import StatementHook
 
 RETRIED: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 """What two transactions that meet do to each other: neither did anything wrong, so the whole of it is tried again."""

@@ -10,15 +10,12 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from semel.engine.bounded import note_answer
 from semel.engine.caller_connection import CallerConnection
-from semel.engines.journal.other_database import refuse_other_database
 from semel.engines.journal.script import (
     ConnectionRole,
     Listener,
     Procedure,
-    Row,
     SqlBatch,
     SqlQuery,
-    StatementHook,
     Topic,
     load_migrations,
 )
@@ -28,6 +25,7 @@ from semel.engines.sqlite.driver import choose_driver
 from semel.engines.sqlite.file_watch import Bell, Watch
 from semel.engines.sqlite.writer_thread import LOCK_PATIENCE, WriterThread, render
 from semel.errors import EngineUnavailable, InvalidValue
+from semel.transactional.statements import StatementHook
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -92,20 +90,20 @@ class SqliteStore:
         """A statement as SQL; see Store."""
         return render(statement)
 
-    async def check_caller(self, connection: CallerConnection) -> None:
-        """Refuse a connection to another file; see Store. Also if this store uses another SQLite library."""
-        theirs: Row | None = None
-        if connection.dialect == self.dialect:
-            ((sql, _),) = render(SqlQuery("identity"))
-            theirs = (await connection.play(lambda: connection.fetch(sql, ())))[0][2:]
-        identity = None if theirs is None else library_guard.identify(theirs[0])
-        if identity is None or identity != library_guard.identify(self.path):
-            raise refuse_other_database(connection, theirs, f"sqlite:///{self.path}")
+    async def is_ours(self, connection: CallerConnection) -> bool:
+        """Is it to this file? See Store. InvalidValue: it is, and this store uses another SQLite library."""
+        if connection.dialect != self.dialect:
+            return False
+        ((sql, _),) = render(SqlQuery("identity"))
+        theirs = library_guard.identify((await connection.play(lambda: connection.fetch(sql, ())))[0][2])
+        if theirs is None or theirs != library_guard.identify(self.path):
+            return False
         if self.driver.name != "sqlite3":
             raise InvalidValue(
                 f"connection= is a {connection.kind}, and this app's engine uses the library {self.driver.name}: two "
                 "SQLite libraries on one file in one process destroy it. Set sqlite_driver = 'sqlite3'."
             )
+        return True
 
     def expect_commit(self, connection: CallerConnection) -> None:
         """See Store. Nothing tells of a commit on a connection that is not ours, so it is looked at."""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from semel.engines.journal.script import StatementHook
 from semel.engines.journal.user_transactions import Worked, refuse_control, work
 from semel.engines.sqlite.driver import BUSY, FULL, IOERR, NOMEM, Connection, Driver
 from semel.errors import EngineUnavailable, InvalidValue
+from semel.transactional.statements import StatementHook
 
 _AWAY: Final = (FULL, IOERR, BUSY, NOMEM)
 """What says nothing of the function: the database could not do it now, and may later."""

@@ -21,7 +21,6 @@ from semel.engines.journal.script import (
     Script,
     SqlBatch,
     SqlQuery,
-    StatementHook,
     Work,
     load_queries,
 )
@@ -31,6 +30,7 @@ from semel.engines.sqlite.driver import BUSY, CORRUPT, FULL, LOCKED, NOTADB, Con
 from semel.engines.sqlite.parameters import encode_list, expand, pack
 from semel.engines.sqlite.user_transactions import Undone, work_in
 from semel.errors import EngineError, EngineUnavailable, MigrationNeeded, phrase, phrase_with_type
+from semel.transactional.statements import StatementHook
 
 MOST_JOBS: Final = 500
 LOCK_PATIENCE: Final = 30.0

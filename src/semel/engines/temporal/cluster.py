@@ -100,6 +100,17 @@ class Cluster:
             await self.starter.join(prior.id, request)
         return Admission(prior.id, decision)
 
+    async def look_up(self, request: StartRequest) -> Admission | None:
+        """What `start` would answer to a request that is in already, or whose key is taken; None: it would be new."""
+        found = await self.starter.look_up(request)
+        if found is not None or request.key is None or not self.records.there:
+            return found
+        prior = await self.records.prior(request.options.kind, request.key)
+        if prior is None:
+            return None
+        decision = decide(prior, request.contract_request(), from_micros(self.now()))
+        return None if isinstance(decision, Admit) else Admission(prior.id, decision)
+
     def check(self) -> None:
         """ConfigError: what is declared is to be kept for longer than it would be."""
         needs, whose = longest(self.definitions, self.settings, windows=not self.records.there)

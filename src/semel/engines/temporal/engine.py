@@ -18,13 +18,12 @@ from semel.contract.retention import WORKFLOW_RETENTION
 from semel.contract.times import from_micros
 from semel.define.registry import Registry
 from semel.engine.bounded import time_limit, wait_while_answered
-from semel.engine.caller_connection import CallerConnection, cannot_join
+from semel.engine.caller_connection import CallerConnection
 from semel.engine.failure_log import expect_failure
 from semel.engine.protocol import (
     MOST_SHOWN,
     Admission,
     Capabilities,
-    EngineVerbs,
     Filter,
     Finding,
     Message,
@@ -135,9 +134,12 @@ class TemporalEngine:
         """For how long the namespace has to keep closed workflows; at least for as long as workflows by default."""
         return max(WORKFLOW_RETENTION, longest(self.definitions, self._settings)[0])
 
-    async def join(self, connection: CallerConnection) -> EngineVerbs:
+    async def join(self, connection: CallerConnection) -> None:
         """See Engine. A cluster takes part in no transaction of a database."""
-        raise cannot_join(self.capabilities.name)
+
+    async def look_up(self, request: StartRequest) -> Admission | None:
+        """See Engine."""
+        return await (await self.open()).look_up(request)
 
     async def start_many(self, requests: Sequence[StartRequest]) -> list[Admission]:
         """See Engine. A cluster takes one at a time: many are under way at once, those of one key in their order."""

@@ -111,6 +111,20 @@ class Starter:
         run = await self.launch(info.workflow_id, request.options.queue, request.payload, card, word, joins=True)
         return run == info.run_id
 
+    async def look_up(self, request: StartRequest) -> Admission | None:
+        """What `start` would answer to a request that is in already, or whose key is taken; None: it would be new."""
+        if request.key is None:
+            seen = await self._reader.describe(TASK + request.id)
+            return None if seen is None else _admission_of(seen)
+        seen = await self._reader.describe(workflow_id(request.options.kind, request.key))
+        if seen is None:
+            return None
+        if (sent := await find_sent(self._reader, seen, request.id, MOST_PAGES)) is not None:
+            return _admission_of(sent)
+        prior = prior_of(seen, await self._reader.execution(seen), await self._adopted(seen, request))
+        decision = decide(prior, request.contract_request(), from_micros(self._now()))
+        return None if isinstance(decision, Admit) else Admission(prior.id, decision)
+
     async def sent(self, request: StartRequest) -> Admission | None:
         """What a request with a key has started before; None: nothing that the cluster knows of."""
         seen = await self._reader.describe(workflow_id(request.options.kind, request.key or ""))

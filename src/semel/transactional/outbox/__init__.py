@@ -1,0 +1,1 @@
+"""The outbox: rows in the caller's database that say what to start, and the relay that starts it."""

@@ -1,0 +1,201 @@
+"""Carry out a row of the outbox: start, send, signal, cancel, publish, or call a handler of the caller's own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from semel.contract.decision import Reason, Refuse
+from semel.contract.durations import parse_duration
+from semel.contract.keys import check_key
+from semel.define.entity import Entity
+from semel.define.registry import Registry
+from semel.define.workflow import Workflow
+from semel.engine.conflicts import conflict
+from semel.engine.protocol import Engine
+from semel.engine.publications import make_publication
+from semel.engine.requests import foreign_request, request, workflow_request
+from semel.engine.start_request import StartRequest
+from semel.errors import InvalidValue, KeyConflict, NotFound, WorkflowEnded
+from semel.settings import Settings
+from semel.transactional.outbox import events
+from semel.transactional.outbox.events import OutboxEvent, TakenRow
+
+Handler = Callable[[OutboxEvent], Any]
+STARTS: Final = frozenset({events.START, events.TASK, events.WORKFLOW, events.EVENT, events.PUBLISH})
+PERMANENT: Final = (KeyConflict, WorkflowEnded)
+"""Errors that trying again does not mend: such a row fails at once."""
+
+
+class NotServed(Exception):
+    """This relay cannot carry out a row, and another one may: it lacks the function, or is of an older release."""
+
+
+class Dispatcher:
+    """Carries out rows on one engine."""
+
+    def __init__(
+        self, engine: Engine, registry: Registry, settings: Settings, handlers: Mapping[str, Handler], timeout: float
+    ) -> None:
+        self._engine = engine
+        self._registry = registry
+        self._settings = settings
+        self._handlers = handlers
+        self._timeout = timeout
+        self._verbs: dict[str, Callable[[TakenRow], Awaitable[str | None]]] = {
+            events.START: self._start,
+            events.SEND: self._send,
+            events.SIGNAL: self._signal,
+            events.CANCEL: self._cancel,
+            events.PUBLISH: self._publish,
+            events.TASK: self._start_plain,
+            events.WORKFLOW: self._start_plain,
+            events.EVENT: self._publish_plain,
+        }
+
+    @property
+    def types(self) -> str:
+        """The types that there is a handler for, as a JSON list."""
+        return msgspec.json.encode(sorted(self._handlers)).decode()
+
+    async def carry_out(self, row: TakenRow) -> str | None:
+        """Do what a row asks for; the execution that it is about, if it is about one.
+
+        EngineUnavailable: the engine does not answer. NotServed: somebody else can do it.
+        """
+        if (handler := self._handlers.get(row.event.event_type)) is not None:
+            await self._call(handler, row.event)
+            return None
+        verb = self._verbs.get(row.event.event_type)
+        if verb is None or events.is_newer(row.payload):
+            raise NotServed(f"rows of type {row.event.event_type!r}, as this one is written")
+        return await verb(row)
+
+    async def _call(self, handler: Handler, event: OutboxEvent) -> None:
+        """A plain function runs in a thread. None has longer than the lease of its row."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                if inspect.iscoroutinefunction(handler):
+                    await handler(event)
+                else:
+                    await asyncio.to_thread(handler, event)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise RuntimeError("the handler was cancelled by itself") from error  # else the relay would end
+
+    async def _start(self, row: TakenRow) -> str:
+        return await self._admit(self._with_shape(StartRequest.from_bytes(row.payload)))
+
+    def _with_shape(self, start: StartRequest) -> StartRequest:
+        """An earlier release may have made another fingerprint of the same arguments: the function's shape knows."""
+        function = self._registry.get(start.options.name)
+        if function is None or isinstance(function, Entity) or start.options.foreign:
+            return start
+        return replace(start, shape=function.shape)
+
+    async def _admit(self, start: StartRequest) -> str:
+        """What was started before counts as started. KeyConflict: its key stands for something else."""
+        admission = await self._engine.start(start)
+        if isinstance(decision := admission.decision, Refuse):
+            prior, reason = decision.prior, decision.reason
+            stored = await self._engine.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None
+            name = start.options.name
+            raise conflict(start.key or "", name, prior, reason, stored, start.payload, start.shape)
+        return admission.id
+
+    async def _send(self, row: TakenRow) -> str:
+        return await self._engine.send(events.message_in(row.payload))
+
+    async def _signal(self, row: TakenRow) -> str:
+        execution, start, name, payload, key = events.signal_in(row.payload)
+        id_ = await self._locate(execution, start)
+        status = await self._engine.signal(id_, name, payload, key)
+        if status is None:
+            raise NotFound(f"there is no execution {id_}: it may be past its retention.")
+        if status.terminal:
+            raise WorkflowEnded(f"execution {id_} has ended {status}: the signal {name!r} cannot reach it any more.")
+        return id_
+
+    async def _cancel(self, row: TakenRow) -> str:
+        execution, start = events.cancel_in(row.payload)
+        id_ = await self._locate(execution, start)
+        if await self._engine.cancel(id_) is None:
+            raise NotFound(f"there is no execution {id_}: it may be past its retention.")
+        return id_
+
+    async def _locate(self, execution: str, start: StartRequest | None) -> str:
+        """The id of an execution that was started by another row, which may not have been carried out yet."""
+        if start is None:
+            return execution
+        found = await self._engine.look_up(self._with_shape(start))
+        if found is None:
+            raise NotFound(f"execution {execution} of {start.options.name!r} has not been started yet.")
+        return found.id
+
+    async def _publish(self, row: TakenRow) -> None:
+        await (await self._engine.events()).publish(events.publication_in(row.payload))
+
+    # Rows of plain SQL.
+
+    async def _start_plain(self, row: TakenRow) -> str:
+        plain = events.plain_start_in(row.payload)
+        kind = row.event.event_type.partition(".")[2]
+        options = plain.options
+        run_at = options.run_at
+        if options.delay is not None:
+            run_at = row.event.created_at + parse_duration(options.delay, "delay")
+        if options.task_queue is not None:
+            return await self._start_foreign(row, plain, run_at)
+        function = self._registry.get(plain.name)
+        if function is None or function.kind != kind or isinstance(function, Entity):
+            raise NotServed(f"{kind} {plain.name!r}")
+        arguments = msgspec.json.decode(bytes(plain.arguments))
+        if not isinstance(arguments, dict):
+            raise InvalidValue("arguments are a JSON object, by the names of the function's parameters.")
+        given: dict[str, Any] = {
+            "reuse": options.reuse,
+            "priority": options.priority,
+            "run_at": run_at,
+            "queue": options.queue,
+        }
+        if isinstance(function, Workflow):
+            key = check_key(row.event.key, "key")
+            made = workflow_request(self._settings, function, (), arguments, workflow_id=key, **given)
+        else:
+            made = request(self._settings, function, (), arguments, task_id=row.event.key, **given)
+        return await self._admit(replace(made, id=events.request_id(row)))
+
+    async def _start_foreign(self, row: TakenRow, plain: events.PlainStart, run_at: datetime | None) -> str:
+        """A workflow that workers other than Semel's run: its arguments are a JSON list."""
+        arguments = msgspec.json.decode(bytes(plain.arguments))
+        if not isinstance(arguments, list):
+            raise InvalidValue("arguments of a workflow with a task_queue are a JSON list: they go by position.")
+        made = foreign_request(
+            self._settings,
+            self._engine.capabilities,
+            plain.name,
+            tuple(arguments),
+            {"task_queue": plain.options.task_queue},
+            workflow_id=check_key(row.event.key, "key"),
+            reuse=plain.options.reuse,
+            priority=plain.options.priority,
+            run_at=run_at,
+        )
+        return await self._admit(replace(made, id=events.request_id(row)))
+
+    async def _publish_plain(self, row: TakenRow) -> None:
+        from semel.triggers.envelope import EventEnvelope
+        from semel.triggers.problems import validate
+
+        event = validate(EventEnvelope, row.event.payload, "the event of this row")
+        made = make_publication(self._settings, event, None, None, datetime.now(UTC))
+        delivery = int(events.request_id(row)[-15:], 16)
+        await (await self._engine.events()).publish(replace(made, delivery=delivery))

@@ -1,0 +1,156 @@
+-- name: outbox_exists
+-- Is there an outbox in this database?
+select 1 from information_schema.tables where table_schema = database() and table_name = 'outbox_events'
+
+-- name: database_name
+-- What people call this database, for messages.
+select database()
+
+-- name: add_events
+-- Write rows, in the transaction of whoever asks for what is in them.
+insert into outbox_events
+  (namespace, event_type, aggregate_id, payload, `key`, fingerprint, order_key, on_failure, max_retries)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+
+-- name: destination
+-- Does the engine answer? If not: how often it was tried, and the seconds until the next try.
+select failures, timestampdiff(microsecond, utc_timestamp(6), retry_at) / 1000000.0 from outbox_destinations where namespace = $1
+
+-- name: take_probe
+-- Be the one relay that tries whether the engine answers again; the others wait for so many seconds.
+update outbox_destinations set retry_at = utc_timestamp(6) + interval $2 second where namespace = $1 and retry_at <= utc_timestamp(6)
+
+-- name: due_events
+-- Rows that may be taken, those that have waited longest first. A row with an order_key waits for earlier ones.
+select id, event_type, aggregate_id, payload, status, retry_count, max_retries, last_error, created_at,
+  processed_at, namespace, `key`, execution_id, order_key, on_failure, next_attempt_at, leased_by
+from outbox_events as o
+where namespace = $1 and status = 'pending' and next_attempt_at <= utc_timestamp(6)
+  and (event_type like 'semel.%' or json_contains($3, json_quote(event_type)))
+  and (order_key is null or not exists (
+    select 1 from outbox_events as e
+    where e.namespace = o.namespace and e.order_key = o.order_key and e.id < o.id
+      and (e.status = 'pending' or (e.status = 'failed' and e.on_failure = 'hold'))
+  ))
+order by next_attempt_at, id
+limit $2
+for update skip locked
+
+-- name: lease_events
+-- Take rows for so many seconds.
+update outbox_events set lease_token = $1, leased_by = $2, next_attempt_at = utc_timestamp(6) + interval $3 second
+where id = $4
+
+-- name: mark_processed
+-- What rows ask for is done. Only while the lease holds.
+update outbox_events set status = 'processed', processed_at = utc_timestamp(6),
+  execution_id = $3, last_error = null, lease_token = null, leased_by = null
+where id = $2 and status = 'pending' and lease_token = $1 and next_attempt_at > utc_timestamp(6)
+
+-- name: mark_error
+-- Rows could not be carried out, and are tried again later, or fail for good. Only while the lease holds.
+update outbox_events set status = case when retry_count + 1 >= max_retries then 'failed' else 'pending' end,
+  next_attempt_at = utc_timestamp(6) + interval $3 second, last_error = $4, lease_token = null, leased_by = null,
+  retry_count = retry_count + 1
+where id = $2 and status = 'pending' and lease_token = $1 and next_attempt_at > utc_timestamp(6)
+
+-- name: mark_failed
+-- Rows can never be carried out. Only while the lease holds.
+update outbox_events set status = 'failed', retry_count = retry_count + 1, last_error = $3, lease_token = null, leased_by = null
+where id = $2 and status = 'pending' and lease_token = $1 and next_attempt_at > utc_timestamp(6)
+
+-- name: put_off
+-- Give rows back, to be taken again after so many seconds; it is no try. Only while the lease holds.
+update outbox_events set next_attempt_at = utc_timestamp(6) + interval $3 second, lease_token = null, leased_by = null
+where id = $2 and status = 'pending' and lease_token = $1 and next_attempt_at > utc_timestamp(6)
+
+-- name: note_unavailable
+-- The engine does not answer: nobody tries it for so many seconds. Of several that notice, one counts.
+insert into outbox_destinations (namespace, failures, retry_at, last_error)
+values ($1, 1, utc_timestamp(6) + interval $3 second, $4)
+on duplicate key update
+  retry_at = if(failures = $2, values(retry_at), retry_at),
+  last_error = if(failures = $2, values(last_error), last_error),
+  failures = if(failures = $2, failures + 1, failures)
+
+-- name: forget_unavailable
+-- The engine answers again.
+delete from outbox_destinations where namespace = $1
+
+-- name: next_due
+-- Seconds until some row may be taken; negative if one has been waiting.
+select timestampdiff(microsecond, utc_timestamp(6), min(next_attempt_at)) / 1000000.0 from outbox_events
+where namespace = $1 and status = 'pending'
+
+-- name: beat
+-- This relay lives, for so many seconds more.
+insert into outbox_relays (id, namespace, expires_at, idle)
+values ($1, $2, utc_timestamp(6) + interval $3 second, $4)
+on duplicate key update expires_at = values(expires_at), idle = values(idle)
+
+-- name: leave
+-- This relay stops.
+delete from outbox_relays where id = $1
+
+-- name: forget_relays
+-- Forget relays that died some seconds ago.
+delete from outbox_relays where expires_at < utc_timestamp(6) - interval $1 second
+
+-- name: clean_processed
+-- Delete some rows that were processed so many seconds ago.
+delete from outbox_events
+where status = 'processed' and namespace = $1 and created_at < utc_timestamp(6) - interval $2 second and processed_at < utc_timestamp(6) - interval $2 second
+order by created_at limit $3
+
+-- name: purge_failed
+-- Delete some rows that failed for good and were written so many seconds ago.
+delete from outbox_events where status = 'failed' and namespace = $1 and created_at < utc_timestamp(6) - interval $2 second
+order by created_at limit $3
+
+-- name: clean_inbox
+-- Delete some keys of effects that need not be remembered any longer.
+delete from inbox_keys where expires_at < utc_timestamp(6) order by expires_at limit $1
+
+-- name: list_events
+-- Rows of one status, or of all (empty), newest first, older than one of them.
+select id, event_type, aggregate_id, payload, status, retry_count, max_retries, last_error, created_at,
+  processed_at, namespace, `key`, execution_id, order_key, on_failure, next_attempt_at, leased_by from outbox_events
+where namespace = $1 and ($2 = '' or status = $2) and id < $3
+order by id desc limit $4
+
+-- name: get_event
+-- One row.
+select id, event_type, aggregate_id, payload, status, retry_count, max_retries, last_error, created_at,
+  processed_at, namespace, `key`, execution_id, order_key, on_failure, next_attempt_at, leased_by from outbox_events where id = $1
+
+-- name: redrive_event
+-- Try a row again that failed for good.
+update outbox_events set status = 'pending', retry_count = 0, next_attempt_at = utc_timestamp(6), lease_token = null, leased_by = null
+where id = $1 and status = 'failed'
+
+-- name: redrive_failed
+-- Try some rows again that failed for good.
+update outbox_events set status = 'pending', retry_count = 0, next_attempt_at = utc_timestamp(6), lease_token = null, leased_by = null
+where status = 'failed' and namespace = $1 order by created_at limit $2
+
+-- name: outbox_counts
+-- Rows that wait, the seconds that the oldest has waited, rows that failed, the highest retry count, live relays.
+select
+  (select count(*) from outbox_events where status = 'pending' and namespace = $1),
+  (select timestampdiff(microsecond, utc_timestamp(6), min(created_at)) / 1000000.0 from outbox_events where status = 'pending' and namespace = $1),
+  (select count(*) from outbox_events where status = 'failed' and namespace = $1),
+  (select max(retry_count) from outbox_events where status = 'pending' and namespace = $1),
+  (select count(*) from outbox_relays where namespace = $1 and expires_at > utc_timestamp(6))
+
+-- name: record_key
+-- Record the key of an effect for so many seconds; no row: it has been recorded before.
+insert ignore into inbox_keys (`key`, expires_at) values ($1, utc_timestamp(6) + interval $2 second)
+
+-- name: renew_key
+-- Record the key of an effect again whose time is over; no row: it is not over.
+update inbox_keys set recorded_at = utc_timestamp(6), expires_at = utc_timestamp(6) + interval $2 second
+where `key` = $1 and expires_at <= utc_timestamp(6)
+
+-- name: inbox_exists
+-- Is there a table for keys of effects in this database?
+select 1 from information_schema.tables where table_schema = database() and table_name = 'inbox_keys'

@@ -1,0 +1,7 @@
+-- Undo tables.sql. Rows that no relay has taken yet are lost.
+drop function if exists semel_outbox_add;
+drop table if exists outbox_events;
+drop table if exists outbox_relays;
+drop table if exists outbox_destinations;
+drop table if exists inbox_keys;
+drop function if exists semel_outbox_wake;

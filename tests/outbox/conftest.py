@@ -1,0 +1,83 @@
+"""Every kind of database that an outbox can be in, and an app whose engine is elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.server import Postgres
+from tests.conftest import new_world
+from tests.outbox.mariadb import INSTALL, MISSING, SERVER, mariadb
+from tests.outbox.places import PLACES, Place
+from tests.world import World
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[str]:
+    """One real MariaDB for the whole run."""
+    if SERVER is None or INSTALL is None:
+        pytest.skip(MISSING)
+    with tempfile.TemporaryDirectory(prefix="semel-tests-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)
+        with mariadb(Path(name)) as url:
+            yield url
+
+
+def new_place(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:
+    """A database with an outbox, and with nothing of Semel's engine."""
+    number = next(_numbers)
+    if kind == "sqlite":
+        place = PLACES[kind](f"sqlite:///{folder}/shop{number}.db")
+    elif kind == "postgres":
+        server: Postgres = request.getfixturevalue("postgres_server")
+        name = f"shop{number}"
+        server.sql(f"create database {name}")
+        request.addfinalizer(lambda: server.sql(f"drop database {name} with (force)"))
+        place = PLACES[kind](server.url(name))
+    else:
+        address: str = request.getfixturevalue("mariadb_server")
+        name = f"shop{number}_{os.getpid()}"
+        make = PLACES[kind](f"{address}mysql")
+        asyncio.run(make.sql(f"create database {name} character set utf8mb4"))
+        place = PLACES[kind](f"{address}{name}")
+    asyncio.run(place.prepare())
+    return place
+
+
+@pytest.fixture(params=list(PLACES))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """The same promise wherever the business keeps its rows."""
+    return new_place(request.param, tmp_path, request)
+
+
+@pytest.fixture
+def postgres_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """For what only PostgreSQL does."""
+    return new_place("postgres", tmp_path, request)
+
+
+@pytest.fixture
+def sqlite_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """For what does not depend on the database."""
+    return new_place("sqlite", tmp_path, request)
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """The engine: a file, which is the quickest."""
+    return new_world("sqlite", tmp_path, request)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The fast tests try SQLite."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and ("postgres" in item.name or "mariadb" in item.name):
+            item.add_marker(pytest.mark.slow)
