@@ -209,9 +209,9 @@ def describe_state(state: SweeperState) -> Finding:
     named = ", ".join(str(row) for row in report.rows)
     if report.completed or report.error:
         return Finding(False, what, f"{told}: {named}. See: semel explain KEY")
-    if state.lasting or report.more:
-        return Finding(False, what, f"{told}, and rows were stuck in the run before it as well")
-    return Finding(True, what, told)
+    if state.lasting:
+        return Finding(False, what, f"{told}. Rows were stuck in the run before it as well")
+    return Finding(not report.more, what, told)
 
 
 async def _read_report(handle: Handle[Any]) -> tuple[Status, SweepReport | None, str] | None:

@@ -171,7 +171,7 @@ def _as_arguments(given: WorkerOptions, debug: bool) -> list[str]:
         "--grace": given.grace,
         "--log-level": given.log_level,
         "--log-format": given.log_format,
-        "--metrics-host": given.metrics_host,
+        "--metrics-host": None if given.metrics_host == LOOPBACK else given.metrics_host,
     }
     arguments = [f"{name}={value}" for name, value in options.items() if value is not None]
     flags = ["--no-schedules"] * (given.schedules is False) + ["--debug"] * debug
