@@ -72,6 +72,8 @@ async def test_migrate_and_doctor_on_a_server(temporal_server: TemporalServer) -
             "namespace at-the-shell, which keeps for 30d",
             "search attribute SemelAttributes",
             "search attribute SemelScheduledFor",
+            "search attribute scope",
+            "search attribute incidentKey",
         ]
     }
     well = await at_shell("doctor", *at, "--json")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import semel
-from tests.world import World
+from tests.world import World, waits
 
 
 async def test_by_one_word_by_several_and_by_none_that_is_there(world: World) -> None:
@@ -64,3 +64,29 @@ async def test_by_a_word_however_it_is_written(world: World) -> None:
 async def test_what_no_workflow_can_have_is_refused(world: World, words: Any) -> None:
     with pytest.raises(semel.InputError, match="search attribute"):
         await world.app().list(attributes=words)
+
+
+async def test_by_scope_and_incident_key(world: World) -> None:
+    app = world.app()
+
+    @app.workflow
+    async def incident(ctx: semel.Context, scope: str, key: str) -> None:
+        ctx.search_attributes["scope"] = scope
+        ctx.search_attributes["incidentKey"] = key
+        await ctx.wait_signal("closed")
+        del ctx.search_attributes["incidentKey"]
+
+    async with world.worker(app):
+        handles = {}
+        for scope, key in (("eu", "cpu:eu"), ("us", "cpu:us"), ("eu", "disk:eu")):
+            handles[key] = await app.start_workflow(incident, scope, key, workflow_id=key)
+            await waits(handles[key], "closed")
+        await world.listed()
+        assert [e.key for e in await app.list(attributes={"scope": "eu"})] == ["disk:eu", "cpu:eu"]
+        both = {"scope": "eu", "incidentKey": "cpu:eu"}
+        assert [e.key for e in await app.list(attributes=both)] == ["cpu:eu"]
+        await handles["cpu:eu"].signal("closed")
+        await handles["cpu:eu"].result(timeout="60s")
+        await world.listed()
+        assert await app.list(attributes=both) == []
+        assert await handles["cpu:eu"].attributes() == {"scope": "eu"}

@@ -16,10 +16,11 @@ from semel.check.names import Assigned, Binding, Comprehension, Scope
 from semel.check.order import Order
 from semel.check.resolve import Resolver
 from semel.check.roots import TEMPORAL, is_context, is_task
-from semel.check.rules import DIRECT_CALL, OBJECT_IDENTITY, SCHEDULE_CHANGE, Rule
+from semel.check.rules import DIRECT_CALL, OBJECT_IDENTITY, SCHEDULE_CHANGE, UNKEYED_EFFECT, Rule
 from semel.check.schedule_verbs import schedule_verb
 from semel.check.state import changed_globals
 from semel.check.swallow import swallowed
+from semel.check.task_effects import outside_effect
 from semel.check.values import Class, Function, Instance, Outside, Value
 
 _UNSAFE = f"{TEMPORAL}unsafe."
@@ -41,18 +42,19 @@ class Reader:
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
 
-    def read(self, function: Function, kind: Kind) -> Body:
-        """What the function does when it is called."""
-        body = _Reading(self._resolver, kind).function(function)
+    def read(self, function: Function, kind: Kind, keyed: bool = False) -> Body:
+        """What the function does when it is called. `keyed`: whoever calls it has an effect key."""
+        body = _Reading(self._resolver, kind, keyed).function(function)
         if kind is Kind.TASK:  # a task may do all that a workflow must not, but for this
-            body.broken = [one for one in body.broken if one[1] is SCHEDULE_CHANGE]
+            body.broken = [one for one in body.broken if one[1] in (SCHEDULE_CHANGE, UNKEYED_EFFECT)]
         return body
 
 
 class _Reading:
-    def __init__(self, resolver: Resolver, kind: Kind) -> None:
+    def __init__(self, resolver: Resolver, kind: Kind, keyed: bool) -> None:
         self._resolver = resolver
         self._kind = kind
+        self._keyed = keyed
         self._order = Order(resolver, kind)
         self._body = Body()
 
@@ -191,6 +193,9 @@ class _Reading:
             case Instance(of=of):
                 if (method := method_of(self._resolver, of, "__call__")) is not None:
                     self._body.runs.append(method)
+            case Outside(name=name) if self._kind is Kind.TASK:
+                if call is not None and not self._keyed and outside_effect(name, call):
+                    self._break(node, UNKEYED_EFFECT, f"{spoken(name)}()")
             case Outside(name=name, made_here=made_here):
                 rule = effect_of(name, call, made_here)
                 if rule is None and name.startswith("asyncio.") and "()" in name:

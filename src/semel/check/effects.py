@@ -99,6 +99,8 @@ _ROOMS: dict[Rule, str] = {
         xmlrpc.client requests httpx aiohttp urllib3 httplib2 pycurl boto3 aioboto3 botocore aiobotocore paramiko
         asyncssh websockets websocket grpc pika aio_pika kafka aiokafka confluent_kafka nats stripe twilio.rest
         aiosmtplib slack_sdk sendgrid zmq ldap3
+        prometheus_client prometheus_api_client statsd datadog datadog_api_client influxdb_client influxdb graphyte
+        opentelemetry.metrics mcp.client mcp.server mcp.ClientSession mcp.stdio_client fastmcp
         langchain_openai langchain_anthropic langchain_google_genai langchain_google_vertexai langchain_aws
         langchain_mistralai langchain_ollama langchain_groq langchain_cohere langchain_huggingface
         langchain_community.chat_models langchain_community.llms langchain_community.embeddings
@@ -178,6 +180,8 @@ _PURE = words(
     numpy.random.BitGenerator
     """
 )
+_METERS = words("opentelemetry.metrics.get_meter opentelemetry.metrics.get_meter_provider")
+"""Whatever is made of these counts for others to see."""
 _PURE_ENDINGS = ("Error", "Exception", "Warning", "Expired", "Timeout")
 _PURE_ROOMS = frozenset({"exceptions", "errors", "error", "types"})
 
@@ -188,7 +192,7 @@ def effect_of(name: str, call: ast.Call | None, made_here: bool) -> Rule | None:
     if parens:
         if rule := CALLS.get(name):
             return rule
-        if made_here or "()" in rest or made in SEEDED:
+        if made_here or ("()" in rest and made not in _METERS) or made in SEEDED:
             return None
         return _room_of(made)
     if made in SEEDED:

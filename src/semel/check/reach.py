@@ -11,16 +11,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from semel.check import task_effects
 from semel.check.allow import sieve
 from semel.check.body import Reader
 from semel.check.files import python_files
-from semel.check.finding import Finding, Report
+from semel.check.finding import Finding, Kind, Report
 from semel.check.project import Project
 from semel.check.resolve import Resolver
-from semel.check.roots import Root, roots, task_roots
+from semel.check.roots import Root, is_activity, roots, task_roots
 from semel.check.rules import UNREADABLE
 from semel.check.schedule_verbs import TELLTALES
 from semel.check.source import Module
+from semel.check.task_effects import has_key
 from semel.check.values import Function
 
 Progress = Callable[[int, int], None]
@@ -52,7 +54,7 @@ def _check(modules: list[Module]) -> Report:
             begun += list(roots(module, resolver))
         except RecursionError:
             findings.append(_too_deep(module, 1))
-    if any(word in module.raw for module in modules for word in TELLTALES):
+    if any(word in module.raw for module in modules for word in (*TELLTALES, *task_effects.TELLTALES)):
         tasks = [root for module in modules for root in _roots_of_tasks(module, resolver)]
     else:
         tasks = []
@@ -87,17 +89,18 @@ def _uncollected() -> Iterator[None]:
 def _follow(begun: Iterable[Root], resolver: Resolver) -> list[Finding]:
     """Breadth first, so that a chain is the shortest; of two ways to the same place the first is told."""
     reader = Reader(resolver)
-    todo: deque[tuple[Function, tuple[str, ...], Root]] = deque()
-    todo.extend((root.function, (root.function.name,), root) for root in begun)
-    seen: set[tuple[int, int]] = set()
+    todo: deque[tuple[Function, tuple[str, ...], Root, bool]] = deque()
+    todo.extend((root.function, (root.function.name,), root, is_activity(root.function, resolver)) for root in begun)
+    seen: set[tuple[tuple[int, int], bool]] = set()
     found: dict[tuple[str, int, int, str], Finding] = {}
     while todo:
-        function, chain, root = todo.popleft()
-        if function.same in seen:
+        function, chain, root, keyed = todo.popleft()
+        keyed = root.kind is Kind.TASK and (keyed or has_key(function.node))
+        if (function.same, keyed) in seen:
             continue
-        seen.add(function.same)
+        seen.add((function.same, keyed))
         try:
-            body = reader.read(function, root.kind)
+            body = reader.read(function, root.kind, keyed)
         except RecursionError:
             finding = _too_deep(function.module, function.node.lineno)
             found.setdefault((finding.path, finding.line, finding.column, finding.rule.id), finding)
@@ -109,7 +112,7 @@ def _follow(begun: Iterable[Root], resolver: Resolver) -> list[Finding]:
                 found[key] = Finding(
                     function.module.shown, *place[:2], rule, subject, chain, root.kind, place[2], place[3]
                 )
-        todo.extend((called, (*chain, _link(called, function)), root) for called in body.runs)
+        todo.extend((called, (*chain, _link(called, function)), root, keyed) for called in body.runs)
     return list(found.values())
 
 

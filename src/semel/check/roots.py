@@ -65,12 +65,18 @@ def is_task(function: Function, resolver: Resolver) -> bool:
     if isinstance(function.node, ast.Lambda):
         return False
     for decorator in function.node.decorator_list:
-        bare = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if _name_of(resolver.resolve(bare, function.scope)) == "temporalio.activity.defn":
-            return True
+        bare = _bare(decorator)
         if isinstance(bare, ast.Attribute) and bare.attr == "task" and may_be_app(bare.value, function.scope, resolver):
             return True
-    return False
+    return is_activity(function, resolver)
+
+
+def is_activity(function: Function, resolver: Resolver) -> bool:
+    """Whether it is an activity of Temporal, which knows nothing of Semel's effect keys."""
+    if isinstance(function.node, ast.Lambda):
+        return False
+    decorators = [_bare(decorator) for decorator in function.node.decorator_list]
+    return any(_name_of(resolver.resolve(one, function.scope)) == "temporalio.activity.defn" for one in decorators)
 
 
 def is_context(value: Value | None, node: ast.expr) -> bool:

@@ -30,6 +30,11 @@ class Rule:
         """Whether a comment may silence it; the rules about reading files and about comments cannot be."""
         return not self.id.startswith("D9")
 
+    @property
+    def warns(self) -> bool:
+        """Whether it only warns: reading cannot tell that a receiver recognises a repeated call by other means."""
+        return self.id == "D18"
+
 
 _IN_A_TASK = "do it in a task (ctx.execute_task) or a recorded step (ctx.step)"
 _IN_AN_ACTIVITY = "do it in an activity (workflow.execute_activity)"
@@ -170,6 +175,14 @@ SCHEDULE_CHANGE = Rule(
     "do it where your program answers requests, or with semel apply and semel schedules",
     "do it where your program answers requests, or with semel apply and semel schedules",
 )
+UNKEYED_EFFECT = Rule(
+    "D18",
+    "unkeyed-effect",
+    "changes something outside without an effect key",
+    "a task that is tried again, or whose worker dies after the call, does it twice",
+    "semel.effect_key(name) as the idempotency key of the call",
+    "an idempotency key made of the workflow id and the activity",
+)
 UNREADABLE = Rule(
     "D90",
     "unreadable",
@@ -213,6 +226,7 @@ RULES: tuple[Rule, ...] = (
     OBJECT_IDENTITY,
     DIRECT_CALL,
     SCHEDULE_CHANGE,
+    UNKEYED_EFFECT,
     UNREADABLE,
     BAD_ALLOW,
     UNUSED_ALLOW,

@@ -27,6 +27,10 @@ def sarif(report: Report, version: str) -> dict[str, Any]:
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
+def _level(rule: Rule) -> str:
+    return "error" if rule.allowable and not rule.warns else "warning"
+
+
 def _rule(rule: Rule) -> dict[str, Any]:
     help_text = f"Instead: {rule.semel}. In Temporal: {rule.temporal}. See docs/reference/rules/{rule.name}.md."
     return {
@@ -35,7 +39,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": f"{rule.name}: it {rule.does}"},
         "fullDescription": {"text": f"Workflow code that {rule.does}: {rule.why}."},
         "help": {"text": help_text},
-        "defaultConfiguration": {"level": "error" if rule.allowable else "warning"},
+        "defaultConfiguration": {"level": _level(rule)},
     }
 
 
@@ -48,7 +52,7 @@ def _result(finding: Finding) -> dict[str, Any]:
     return {
         "ruleId": finding.rule.id,
         "ruleIndex": RULES.index(finding.rule),
-        "level": "error" if finding.rule.allowable else "warning",
+        "level": _level(finding.rule),
         "message": {"text": finding.message},
         "locations": [{"physicalLocation": place | {"region": region}}],
     }

@@ -38,8 +38,10 @@ async def test_a_new_namespace_has_all_that_is_needed(temporal_server: TemporalS
         f"namespace {client.namespace}, which keeps for 40d",
         f"search attribute {ATTRIBUTE}",
         f"search attribute {SCHEDULED_FOR}",
+        "search attribute scope",
+        "search attribute incidentKey",
     ]
-    assert len(said) == 3
+    assert len(said) == 5
     assert await migrate(client, days(40)) == []
     await check(client, days(40))
 

@@ -132,8 +132,8 @@ async def test_the_same_commands_with_the_same_configuration_make_a_cluster_that
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         env = {**os.environ, "PATH": path, "SEMEL_URL": url, "SEMEL_RECORDS": records}
         for _ in range(2):  # again, as with each `up`
-            made = subprocess.run(
-                ["/bin/sh", "-uc", script_of("semel-setup")],
+            made = await asyncio.to_thread(
+                subprocess.run, ["/bin/sh", "-uc", script_of("semel-setup")],
                 env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
             )  # fmt: skip
             assert made.returncode == 0, made.stdout + made.stderr

@@ -66,7 +66,7 @@ async def test_all_is_well(temporal_server: TemporalServer) -> None:
     assert "1.32" in named(findings, "server").detail
     assert named(findings, "namespace").detail == f"{client.namespace} keeps for 30d, 30d needed"
     assert named(findings, "search attribute").detail == (
-        "SemelAttributes, a KeywordList, and SemelScheduledFor, a Datetime"
+        "SemelAttributes (KeywordList), SemelScheduledFor (Datetime), scope (Keyword), incidentKey (Keyword)"
     )
     assert re.fullmatch(r"this machine is [01]\.\d s off the server's clock", named(findings, "clock").detail)
     assert named(findings, "workflows").detail == "none stuck of 0 that run"

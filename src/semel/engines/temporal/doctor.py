@@ -24,8 +24,7 @@ from temporalio.service import RPCError
 
 from semel.contract.durations import format_duration
 from semel.engine.protocol import Finding
-from semel.engines.temporal.names import ATTRIBUTE, SCHEDULED_FOR
-from semel.engines.temporal.namespace import ATTRIBUTE_TYPE, SCHEDULED_TYPE, Kept, look, told, type_name
+from semel.engines.temporal.namespace import SEARCH_ATTRIBUTES, Kept, look, told, type_name
 from semel.engines.temporal.stuck_workflows import Looked, find_stuck
 
 LEAST_SERVER = (1, 24)
@@ -91,7 +90,7 @@ def _namespace(name: str, kept: Kept | None, needs: timedelta) -> list[Finding]:
     if kept.missing:
         index = f"{' and '.join(kept.missing)} missing: run semel migrate"
     elif wrong is None:
-        index = f"{ATTRIBUTE}, a {type_name(ATTRIBUTE_TYPE)}, and {SCHEDULED_FOR}, a {type_name(SCHEDULED_TYPE)}"
+        index = ", ".join(f"{name} ({type_name(type_)})" for name, type_ in SEARCH_ATTRIBUTES.items())
     else:
         index = f"{wrong[0]} is a {wrong[1]} and has to be a {wrong[2]}: remove it, then semel migrate"
     return [Finding(enough, "namespace", detail + hint), Finding(kept.indexed, "search attribute", index)]

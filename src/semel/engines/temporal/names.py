@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    SearchAttributeUpdate,
+    TypedSearchAttributes,
+)
 
 from semel.engines.temporal.memo import OURS, ExecutionMemo, marks
 from semel.errors import InvalidKey
@@ -75,6 +80,10 @@ SCHEDULED_FOR = "SemelScheduledFor"
 SLOT: Final = SearchAttributeKey.for_datetime(SCHEDULED_FOR)
 
 
+KEYWORDS: Final = {name: SearchAttributeKey.for_keyword(name) for name in ("scope", "incidentKey")}
+"""What workflows of several kinds are correlated by has a search attribute of its own, beside the list of all."""
+
+
 def slot_of(key: str) -> datetime | None:
     """The slot of a run of a schedule, by its key."""
     parsed = parse_run_id(key)
@@ -85,6 +94,17 @@ def attributes_of(card: ExecutionMemo, own: Mapping[str, str] | None = None) -> 
     """What an execution is found by: Semel's marks, and what its code has set."""
     values = [*marks(card), *(f"{name}={value}" for name, value in sorted((own or {}).items()))]
     return TypedSearchAttributes([SearchAttributePair(ATTRIBUTES, values)])
+
+
+def updates_of(
+    card: ExecutionMemo, own: Mapping[str, str], changed: Iterable[str], also: Sequence[str] = ()
+) -> list[SearchAttributeUpdate[Any]]:
+    """Search attributes to write after the code has `changed` some of its own. `also`: further marks of Semel's."""
+    updates: list[SearchAttributeUpdate[Any]] = [ATTRIBUTES.value_set([*attributes_of(card, own)[ATTRIBUTES], *also])]
+    for name in sorted(KEYWORDS.keys() & set(changed)):
+        key = KEYWORDS[name]
+        updates.append(key.value_set(own[name]) if name in own else key.value_unset())
+    return updates
 
 
 def read(data: bytes) -> dict[str, str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.enums.v1 import IndexedValueType
@@ -26,7 +26,7 @@ from semel.contract.durations import FOREVER, format_duration
 from semel.contract.retention import TASK_RETENTION, WORKFLOW_RETENTION, keeping
 from semel.define.entity import Entity
 from semel.define.registry import Definition
-from semel.engines.temporal.names import ATTRIBUTE, SCHEDULED_FOR
+from semel.engines.temporal.names import ATTRIBUTE, KEYWORDS, SCHEDULED_FOR
 from semel.errors import ConfigError, EngineError, EngineUnavailable, SemelError, phrase
 from semel.settings import QueueSettings, Settings
 
@@ -34,8 +34,12 @@ T = TypeVar("T")
 KNOWN_WITHIN, KNOWN_EVERY = 20.0, 0.5
 RAISES = 5
 
-ATTRIBUTE_TYPE = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST
-SCHEDULED_TYPE = IndexedValueType.INDEXED_VALUE_TYPE_DATETIME
+SEARCH_ATTRIBUTES: Final[Mapping[str, IndexedValueType.ValueType]] = {
+    ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+    SCHEDULED_FOR: IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
+    **dict.fromkeys(KEYWORDS, IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD),
+}
+"""The search attributes, and the types that they have to be of."""
 LEAST = timedelta(days=1)
 """Servers refuse to keep for less; some take an hour."""
 NOT_OURS = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.UNAUTHENTICATED)
@@ -47,10 +51,8 @@ class Kept:
     """A namespace as the server has it."""
 
     retention: timedelta
-    attribute: int | None
-    """The type of the search attribute. None: there is none of that name."""
-    scheduled: int | None = None
-    """The type of the search attribute for the slots of runs."""
+    types: Mapping[str, int]
+    """The types of its search attributes, by their names."""
 
     @property
     def indexed(self) -> bool:
@@ -60,19 +62,15 @@ class Kept:
     @property
     def missing(self) -> dict[str, IndexedValueType.ValueType]:
         """The search attributes that there are not, and the types that they have to be of."""
-        return {name: wanted for name, found, wanted in self._attributes if found is None}
+        return {name: wanted for name, wanted in SEARCH_ATTRIBUTES.items() if name not in self.types}
 
     @property
     def wrong(self) -> tuple[str, str, str] | None:
         """A search attribute of another type than it has to be: its name, its type and that type."""
-        for name, found, wanted in self._attributes:
-            if found is not None and found != wanted:
-                return name, type_name(found), type_name(wanted)
+        for name, wanted in SEARCH_ATTRIBUTES.items():
+            if self.types.get(name, wanted) != wanted:
+                return name, type_name(self.types[name]), type_name(wanted)
         return None
-
-    @property
-    def _attributes(self) -> tuple[tuple[str, int | None, IndexedValueType.ValueType], ...]:
-        return (ATTRIBUTE, self.attribute, ATTRIBUTE_TYPE), (SCHEDULED_FOR, self.scheduled, SCHEDULED_TYPE)
 
 
 async def look(client: Client) -> Kept | None:
@@ -81,8 +79,7 @@ async def look(client: Client) -> Kept | None:
     if found is None:
         return None
     retention = found.config.workflow_execution_retention_ttl.ToTimedelta()
-    types = await _attributes(client, found)
-    return Kept(retention, types.get(ATTRIBUTE), types.get(SCHEDULED_FOR))
+    return Kept(retention, await _attributes(client, found))
 
 
 async def migrate(client: Client, needs: timedelta, progress: Callable[[str], None] = lambda _: None) -> list[str]:
@@ -105,10 +102,11 @@ async def migrate(client: Client, needs: timedelta, progress: Callable[[str], No
         progress(f"retention of {client.namespace}: {format_duration(kept.retention)} to {format_duration(wanted)}")
         await _raise(client, kept.retention, wanted)
         done.append(f"retention of {client.namespace}: {format_duration(kept.retention)} to {format_duration(wanted)}")
-    for name, type_ in kept.missing.items():
-        progress(f"search attribute {name}")
-        await _index(client, name, type_)
-        done.append(f"search attribute {name}")
+    if missing := kept.missing:
+        for name in missing:
+            progress(f"search attribute {name}")
+        await _index(client, missing)
+        done += [f"search attribute {name}" for name in missing]
     await check(client, wanted)
     return done
 
@@ -228,19 +226,23 @@ async def _raise(client: Client, old: timedelta, new: timedelta) -> None:
             return
 
 
-async def _index(client: Client, name: str, type_: IndexedValueType.ValueType) -> None:
-    request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes={name: type_})
+async def _index(client: Client, missing: Mapping[str, IndexedValueType.ValueType]) -> None:
+    """Add search attributes, all in one request; one by one where somebody else has just added some of them."""
+    request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
     try:
         await _once_known(lambda: client.operator_service.add_search_attributes(request, retry=True))
     except RPCError as error:
         if error.status is RPCStatusCode.ALREADY_EXISTS:
+            for name, type_ in missing.items() if len(missing) > 1 else ():
+                await _index(client, {name: type_})
             return
+        names = ", ".join(missing)
         if error.status in NOT_OURS:
             raise _not_allowed(
-                f"add the search attribute {name} to {client.namespace!r}",
-                f"Add it there, as a {type_name(type_)}",
+                f"add the search attribute {names} to {client.namespace!r}",
+                "Add " + ", ".join(f"{name} as a {type_name(type_)}" for name, type_ in missing.items()) + " there",
             ) from error
-        raise told(error, f"add the search attribute {name}") from error
+        raise told(error, f"add the search attribute {names}") from error
 
 
 def _not_allowed(what: str, instead: str) -> ConfigError:

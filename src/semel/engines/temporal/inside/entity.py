@@ -23,7 +23,7 @@ from semel.engines.temporal.inside.host import FlowHost, Patching, warn_of_confl
 from semel.engines.temporal.inside.message_counts import MessageCounts
 from semel.engines.temporal.inside.task import memo_of_this
 from semel.engines.temporal.memo import FAILED_MESSAGES
-from semel.engines.temporal.names import ATTRIBUTES, attributes_of
+from semel.engines.temporal.names import updates_of
 from semel.engines.temporal.payloads import unwrap, wrap
 from semel.engines.temporal.worker_requests import INHERIT
 from semel.flow import snapshot
@@ -203,8 +203,8 @@ class EntityHost(FlowHost):
         if failing == self._marked and not (failing and any(c.kind is Kind.ATTRIBUTE for c in turn.commands)):
             return
         self._marked = failing
-        values = attributes_of(self.card, self._last.attributes)[ATTRIBUTES]
-        workflow.upsert_search_attributes([ATTRIBUTES.value_set([*values, *[FAILED_MESSAGES][: int(failing)]])])
+        also = [FAILED_MESSAGES] if failing else []
+        workflow.upsert_search_attributes(updates_of(self.card, self._last.attributes, (), also))
 
     async def _rest(self, instance: Instance, turn: Turn) -> None:
         """Between two messages its state is all there is to know: the moment to begin a new history."""

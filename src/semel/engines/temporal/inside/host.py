@@ -34,7 +34,7 @@ from semel.engines.temporal.inside.message_counts import MessageCounts
 from semel.engines.temporal.inside.sandbox_errors import park_refusals
 from semel.engines.temporal.inside.task import card_of_this, drop, is_overdue, memo_of_this
 from semel.engines.temporal.memo import BEGUN, PUBLISHED, ExecutionMemo
-from semel.engines.temporal.names import ATTRIBUTES, attributes_of, execution_id
+from semel.engines.temporal.names import execution_id, updates_of
 from semel.engines.temporal.payloads import conclude, memo_value, unwrap, wrap
 from semel.engines.temporal.worker_requests import FORK, ForkRequest, StepResult
 from semel.errors import Forbidden, NonDeterminism
@@ -334,9 +334,8 @@ class FlowHost(ABC):
                 if then is not None and then != row:
                     adopt(then, turn.commands)
                 row = None
-        if any(c.kind is Kind.ATTRIBUTE for c in turn.commands):
-            values = attributes_of(self.card, instance.attributes)[ATTRIBUTES]
-            workflow.upsert_search_attributes([ATTRIBUTES.value_set(values)])
+        if changed := [c.name for c in turn.commands if c.kind is Kind.ATTRIBUTE]:
+            workflow.upsert_search_attributes(updates_of(self.card, instance.attributes, changed))
         published = {PUBLISHED + c.name: memo_value(c.payload) for c in turn.commands if c.kind is Kind.PUBLISH}
         if published:
             workflow.upsert_memo(published)
@@ -416,8 +415,7 @@ class WorkflowHost(FlowHost):
         history = [entry for row in left.rows for entry in entries.load(bytes(row))]
         await self._or_park(lambda: instance.replay(history))
         if instance.attributes:
-            values = attributes_of(self.card, instance.attributes)[ATTRIBUTES]
-            workflow.upsert_search_attributes([ATTRIBUTES.value_set(values)])
+            workflow.upsert_search_attributes(updates_of(self.card, instance.attributes, instance.attributes))
         for signal in left.signals:
             self.arrive(signal)
         self.commands.resume({answer.command: answer for answer in left.answers})
