@@ -89,6 +89,12 @@ def test_arguments_by_name_leave_the_run_out(sh: Shell) -> None:
     wrong = sh("schedules", "create", sh.app, "b", "report", '{"town": "Oslo"}', "--every", "5m")
     assert wrong.code == 2
     assert "do not fit report" in wrong.err
+    assert ".." not in wrong.err
+
+
+def test_a_single_time_that_has_passed_is_due(sh: Shell) -> None:
+    made = sh.create("--at", "2020-01-01T00:00:00Z")
+    assert "It is due since 2020-01-01 00:00:00 UTC: a worker runs it at once." in made.out
 
 
 def test_what_cannot_be_created_is_refused_with_what_to_do(sh: Shell) -> None:

@@ -535,6 +535,7 @@ async def test_a_worker_may_leave_schedules_alone(world: World) -> None:
         ({"every": "1h", "misfire": "later"}, "misfire='later'"),
         ({"every": "1h", "overlap": "maybe"}, "overlap='maybe'"),
         ({"every": "1h", "pause_after_failures": 0}, "pause_after_failures=0"),
+        ({"every": "1h", "finish_by": "0"}, "finish_by=0"),
         ({"at": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001
     ],
 )

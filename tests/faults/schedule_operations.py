@@ -96,6 +96,47 @@ async def two_declared_before(shop: ScheduleShop) -> Memo:
     return {"begin": begin.isoformat(), "slots": {"kept": [grid_of(begin)], "pruned": [[]]}}
 
 
+async def runs_that_failed(shop: ScheduleShop) -> Memo:
+    """As many runs have failed as a schedule puts up with, and its second slot has come.
+
+    Whoever looks next pauses it: nothing after the first slot is decided, or all if it is resumed then.
+    """
+    memo = await one_open_slot(shop)
+    memo["slots"]["report"].append(memo["slots"]["report"][0][:1])
+    await shop.app.schedules.edit("report", pause_after_failures=2)
+    await shop.site.script("update semel_schedule set state = " + as_bytes(shop, '{"failures":2}'))
+    await shop.site.advance(HOUR)
+    return memo
+
+
+async def records_that_differ(shop: ScheduleShop) -> Memo:
+    """Nobody would look at a schedule any more, and the record of a run of another one is gone."""
+    begin = shop.begin
+    slots = await shop.put("asleep", shop.report, "Paris", begin=begin)
+    slots |= await shop.put("unrecorded", shop.report, "Rome", begin=begin)
+    await shop.site.advance(HOUR + 1)
+    await (await shop.schedules()).tick()
+    await shop.run_all()
+    asleep = "update semel_schedule set due_at = null where id = 'asleep'"
+    await shop.site.script(f"{asleep}; delete from semel_run where schedule = 'unrecorded'")
+    await shop.site.advance(60)
+    return {"slots": slots}
+
+
+async def old_records(shop: ScheduleShop) -> Memo:
+    """Slots that were skipped are past the retention of their record."""
+    await shop.put("report", shop.report, "Paris", begin=shop.begin)
+    await shop.site.advance((SLOTS + 2) * HOUR)
+    await (await shop.schedules()).tick()
+    await shop.site.advance(91 * 24 * HOUR)
+    return {"slots": {}}
+
+
+def as_bytes(shop: ScheduleShop, text: str) -> str:
+    """Bytes as the database writes them."""
+    return f"'{text}'::bytea" if shop.site.engine == "postgres" else f"cast('{text}' as blob)"
+
+
 async def one_paused(shop: ScheduleShop) -> Memo:
     memo = await one_open_slot(shop)
     await shop.app.schedules.pause("report", "by an operator")
@@ -136,6 +177,16 @@ async def tick_after_missed_slots(shop: ScheduleShop, memo: Memo) -> Any:
 @operation(runs_that_nobody_begins, shop=ScheduleShop)
 async def tick_that_drops_runs(shop: ScheduleShop, memo: Memo) -> Any:
     return await (await shop.schedules()).tick()
+
+
+@operation(runs_that_failed, shop=ScheduleShop)
+async def tick_that_pauses_a_failing_schedule(shop: ScheduleShop, memo: Memo) -> Any:
+    return await (await shop.schedules()).tick()
+
+
+@operation(old_records, shop=ScheduleShop)
+async def forget_records_of_schedules(shop: ScheduleShop, memo: Memo) -> Any:
+    return await (await shop.schedules()).forget()
 
 
 # What callers do, and do again.
@@ -179,3 +230,13 @@ async def delete_schedule(shop: ScheduleShop, memo: Memo) -> Any:
     memo["slots"] = {}
     with suppress(semel.NotFound):
         await shop.app.schedules.delete("report")
+
+
+@operation(one_open_slot, client=True, shop=ScheduleShop)
+async def edit_schedule(shop: ScheduleShop, memo: Memo) -> Any:
+    await shop.app.schedules.edit("report", finish_by="30m")
+
+
+@operation(records_that_differ, client=True, shop=ScheduleShop)
+async def reconcile_schedules(shop: ScheduleShop, memo: Memo) -> Any:
+    await shop.app.schedules.reconcile(fix=True)

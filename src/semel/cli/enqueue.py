@@ -113,7 +113,7 @@ def _bind(app: App, task: str, arguments: tuple[list[Any], dict[str, Any]]) -> C
     try:
         return found.call(*args, **kwargs)
     except TypeError as error:
-        raise InvalidValue(f"the arguments do not fit {task}{found.shape.signature}: {error}.") from error
+        raise InvalidValue(f"the arguments do not fit {task}{found.shape.signature}: {error}") from error
 
 
 async def _enqueue(app: App, target: str, call: Call[Any], asked: EnqueueOptions, out: Output) -> Exit:

@@ -225,7 +225,7 @@ async def _create(app: App, id: str, name: str, arguments: Any, options: dict[st
             else:
                 info = await app.schedules.put(id, function, *arguments, **options)
         except TypeError as error:
-            raise InvalidValue(f"the arguments do not fit {name}: {error}.") from error
+            raise InvalidValue(f"the arguments do not fit {name}: {error}") from error
         _report(out, info, "is created")
     return Exit.OK
 
@@ -242,7 +242,11 @@ def _report(out: Output, info: ScheduleInfo, what: str) -> None:
     if out.as_json:
         out.data(info)
         return
-    following = "" if info.next_slot is None else f" It fires next at {when(info.next_slot)}."
+    following = ""
+    if info.next_slot is not None and info.next_slot <= datetime.now(UTC):
+        following = f" It is due since {when(info.next_slot)}: a worker runs it at once."
+    elif info.next_slot is not None:
+        following = f" It fires next at {when(info.next_slot)}."
     out.line(f"{info.id} {what} (version {info.version}): {_when(info)}.{following}")
     out.next("schedules next", info.id)
 

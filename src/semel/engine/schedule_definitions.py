@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from semel.codec import encode
-from semel.contract.durations import parse_duration
+from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_name
 from semel.contract.runs import Run, RunWindow
 from semel.contract.slot_policy import SlotPolicy
@@ -42,7 +42,6 @@ def define_schedule(
     given: dict[str, Any] = dict(options)
     _refuse_unknown(given)
     own, bound = _bind(function, args)
-    finish_by = given.get("finish_by")
     return make_definition(
         settings,
         own,
@@ -52,7 +51,7 @@ def define_schedule(
         queue=given.get("queue"),
         priority=given.get("priority"),
         pause_after_failures=_check_failures(given.get("pause_after_failures")),
-        finish_by=None if finish_by is None else parse_duration(finish_by, "finish_by"),
+        finish_by=_read_finish_by(given.get("finish_by")),
     )
 
 
@@ -134,15 +133,23 @@ def edit_definition(
         replaced |= _OF_KINDS
     merged = {**{name: value for name, value in kept.items() if name not in {*replaced, *reset}}, **given}
     queue, priority = given.get("queue", stored.options.queue), given.get("priority", stored.options.priority)
-    finish_by = merged.get("finish_by")
     return replace(
         stored,
         timing=stored.timing if stored.timing.others else _make_timing(id, merged),
         policy=_make_policy(merged),
         options=replace(stored.options, queue=check_name(queue, "queue"), priority=check_priority(priority)),
         pause_after_failures=_check_failures(merged.get("pause_after_failures")),
-        finish_by=None if finish_by is None else parse_duration(finish_by, "finish_by"),
+        finish_by=_read_finish_by(merged.get("finish_by")),
     )
+
+
+def _read_finish_by(finish_by: Duration | None) -> timedelta | None:
+    if finish_by is None:
+        return None
+    found = parse_duration(finish_by, "finish_by")
+    if not found:
+        raise InvalidValue("finish_by=0: no run ends at the instant of its slot. Give a positive duration.")
+    return found
 
 
 def _refuse_unknown(given: Collection[str]) -> None:
