@@ -375,6 +375,12 @@ async def test_a_run_ends_with_its_timeout(world: World) -> None:
         hangs.wait(60)
         return []
 
+    @shop.app.sweeper("late-database")
+    def late_database(sweep: Sweep) -> list[Stuck]:
+        raise TimeoutError("the business database is late")
+
+    with pytest.raises(TimeoutError, match="the business database is late"):
+        await shop.app.sweep("late-database")
     try:
         with pytest.raises(semel.ExecutionTimedOut, match="did not end within its timeout"):
             await shop.app.sweep("hangs")
