@@ -119,10 +119,13 @@ class Sweepers:
             there = ", ".join(self._declared) or "none"
             raise NotFound(f"this app has no sweeper {name!r}. There are: {there}.")
         now = datetime.fromtimestamp(self._app._opener.now(), UTC)
+        limit = asyncio.timeout(sweeper.timeout.total_seconds())
         try:
-            async with asyncio.timeout(sweeper.timeout.total_seconds()):
+            async with limit:
                 return await self._perform(sweeper, now, dry_run=dry_run)
         except TimeoutError as error:
+            if not limit.expired():  # it is one of the function's own
+                raise
             raise ExecutionTimedOut(
                 f"sweeper {name!r} did not end within its timeout of {format_duration(sweeper.timeout)}. What it had "
                 "started stays started. Give it a smaller limit or a longer timeout.",

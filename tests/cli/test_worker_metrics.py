@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 import socket
 import urllib.request
@@ -52,10 +53,10 @@ async def test_a_worker_serves_its_metrics(sqlite_world: World, tmp_path: Path) 
         ended = 'semel_executions_total{kind="task",name="charge",queue="payments",status="completed"} 1.0'
 
         async def counted() -> bool:
-            return ended in await asyncio.to_thread(get, port)
+            text = await asyncio.to_thread(get, port)
+            return ended in text and 'semel_queue_pending{queue="payments"} 0.0' in text
 
         await eventually(counted)
-        assert 'semel_queue_pending{queue="payments"} 0.0' in await asyncio.to_thread(get, port)
         shell.ask_to_stop(running)
         assert await asyncio.to_thread(running.wait, 60) == 0
 
@@ -67,8 +68,12 @@ async def test_each_process_has_a_port_of_its_own(sqlite_world: World, tmp_path:
     try:
         for _ in range(2):
             await asyncio.to_thread(shell.await_line, running, "ready")
+
+        async def counted(one: int) -> bool:
+            return "semel_workers 2.0" in await asyncio.to_thread(get, one)
+
         for one in (port, port + 1):
-            assert "semel_workers 2.0" in await asyncio.to_thread(get, one)
+            await eventually(functools.partial(counted, one))
         shell.ask_to_stop(running)
         assert await asyncio.to_thread(running.wait, 60) == 0
     finally:

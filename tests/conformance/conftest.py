@@ -50,8 +50,10 @@ MANY_PROMISES = (
     "test_drain",
     "test_events",
     "test_log_records",
+    "test_metrics",
     "test_rate_limit",
     "test_schedules",
+    "test_sweepers",
     "test_undecodable",
     "test_worker_events",
 )

@@ -375,6 +375,12 @@ async def test_a_run_ends_with_its_timeout(world: World) -> None:
         hangs.wait(60)
         return []
 
+    @shop.app.sweeper("late-database")
+    def late_database(sweep: Sweep) -> list[Stuck]:
+        raise TimeoutError("the business database is late")
+
+    with pytest.raises(TimeoutError, match="the business database is late"):
+        await shop.app.sweep("late-database")
     try:
         with pytest.raises(semel.ExecutionTimedOut, match="did not end within its timeout"):
             await shop.app.sweep("hangs")
@@ -468,6 +474,9 @@ def test_a_sweeper_is_refused_where_it_stands(world: World) -> None:
     def finds(sweep: Sweep) -> list[Stuck]:
         return []
 
+    def takes_nothing() -> list[Stuck]:
+        return []
+
     for bad, error, words in (
         (lambda: app.sweeper("a b")(finds), semel.InvalidValue, "sweeper='a b'"),
         (lambda: app.sweeper(finds), TypeError, "needs a name"),  # type: ignore[arg-type]
@@ -477,7 +486,7 @@ def test_a_sweeper_is_refused_where_it_stands(world: World) -> None:
         (lambda: app.sweeper("x", older_than="soon")(finds), semel.InvalidValue, "older_than='soon'"),
         (lambda: app.sweeper("x", evry="5m")(finds), TypeError, "evry"),  # type: ignore[call-arg]
         (lambda: app.sweeper("x")(task), semel.DefinitionError, "not a plain function"),
-        (lambda: app.sweeper("x")(list), semel.DefinitionError, "takes one argument"),
+        (lambda: app.sweeper("x")(takes_nothing), semel.DefinitionError, "takes one argument"),
     ):
         with pytest.raises(error, match=words):
             bad()

@@ -14,6 +14,8 @@ from tests.transactional.conftest import Callers
 from tests.transactional.kinds import KINDS, Caller, InThread
 from tests.world import World
 
+pytestmark = pytest.mark.slow
+
 
 async def drained(caller: Caller, **options: Any) -> list[Drained]:
     """As the face of the connection does it."""

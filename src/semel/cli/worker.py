@@ -56,6 +56,18 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=65535,
+        help="Serve metrics for Prometheus here; of several processes each on the next port.",
+        show_default=False,
+    ),
+]
+MetricsHost = Annotated[str, typer.Option(help="The address on which metrics are served.")]
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """The options given on the command line; None leaves the setting to semel.toml."""
@@ -101,16 +113,8 @@ def worker(
         LogFormat | None,
         typer.Option(help="Text, or one JSON object per line. Default: text.", show_default=False),
     ] = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=65535,
-            help="Serve metrics for Prometheus here; of several processes each on the next port.",
-            show_default=False,
-        ),
-    ] = None,
-    metrics_host: Annotated[str, typer.Option(help="The address on which metrics are served.")] = LOOPBACK,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOOPBACK,
     tied: Annotated[bool, typer.Option("--tied", help="Stop when stdin ends.", hidden=True)] = False,
     debug: Debug = False,
 ) -> None:
