@@ -294,10 +294,9 @@ def _name_tasks(busy: Sequence[Running]) -> str:
 
 
 def _place(url: str) -> str:
-    """The database without its password."""
+    """The database without user, password and parameters. It may have several hosts, each with its port."""
     parts = urlsplit(url)
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _leave_stuck_threads() -> None:
