@@ -65,6 +65,7 @@ def test_who_wants_otherwise() -> None:
 
 
 def test_two_times_of_one_zone_compare_by_instants() -> None:
+    """Fault 34: by the wall clock, as Python compares them, the second pass of an hour would come first."""
     zone = ZoneInfo(PARIS)
     second_pass = datetime(2026, 10, 25, 2, 10, tzinfo=zone, fold=1)
     first_pass = datetime(2026, 10, 25, 2, 50, tzinfo=zone)

@@ -1,4 +1,7 @@
-"""Every time zone and change of its clocks from 2000 to 2040: slots are what a look at the clock each minute gives."""
+"""Every time zone and change of its clocks from 2000 to 2040: slots are what a look at the clock each minute gives.
+
+Fault 18; leap days, and days of the month with days of the week, are in test_cron.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules of every misfire x overlap pair, looked at by five schedulers that are killed at random."""
+"""Fault 19: schedules of every misfire x overlap pair, looked at by five schedulers that are killed at random."""
 
 from __future__ import annotations
 
