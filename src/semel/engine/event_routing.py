@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 CLOCKS_DIFFER: Final = timedelta(minutes=1)
 """An event that is dated less ahead than this is not told: clocks differ a little."""
+MOST_TYPES: Final = 1000
+"""Types of events whose subscriptions are remembered: most events are of few types."""
 PROBLEM_LENGTH: Final = 2000
 """Characters of a problem that are stored."""
 _read_arguments: Final = decoder_of(dict[str, Raw]).decode
@@ -54,10 +57,15 @@ class FilterData:
     def get(self) -> FilterInput:
         """The event, converted once."""
         if self._input is None:
-            from semel.triggers.filters import FilterInput
-
-            self._input = FilterInput(self._event)
+            self._input = _filter_input()(self._event)
         return self._input
+
+
+@cache
+def _filter_input() -> type[FilterInput]:
+    from semel.triggers.filters import FilterInput
+
+    return FilterInput
 
 
 class Subscription:
@@ -179,6 +187,7 @@ class Router:
         self.stamp = stamp
         self.subscriptions = {row.id: Subscription(row) for row in rows}
         self._by_type = PatternIndex((one.types, one) for one in self.subscriptions.values())
+        self._known_types: dict[str, list[Subscription]] = {}
 
     def plan(
         self,
@@ -211,7 +220,11 @@ class Router:
         return Plan(publication, state, tuple(one.id for one in wanted), problem, tuple(starts))
 
     def _find(self, event: EventEnvelope) -> tuple[list[Subscription], list[EventMatch]]:
-        candidates = self._by_type.find(event.type)
+        candidates = self._known_types.get(event.type)
+        if candidates is None:
+            if len(self._known_types) >= MOST_TYPES:
+                self._known_types.clear()
+            candidates = self._known_types[event.type] = self._by_type.find(event.type)
         if not candidates:
             return [], []
         data = FilterData(event)
