@@ -201,9 +201,11 @@ class Events:
         return [self._published(cast(Receipt, receipt)) for receipt in receipts]
 
     def _published(self, receipt: Receipt, *, uncommitted: bool = False) -> Published[Handle[Any]]:
-        runs = tuple(
-            Handle[Any](self._app, run.execution, run.name, run.key, receipt.duplicate, uncommitted)
-            for run in receipt.runs
+        runs: tuple[Handle[Any], ...] = tuple(
+            [
+                Handle(self._app, run.execution, run.name, run.key, receipt.duplicate, uncommitted)
+                for run in receipt.runs
+            ]
         )
         again = f"semel events replay {receipt.id}" if receipt.duplicate else None
         return Published(receipt.id, receipt.duplicate, receipt.state, runs, receipt.problem, again, receipt.outcomes)

@@ -5,6 +5,7 @@ than look a row up. By then it may hold a hundred thousand.
 """
 
 import re
+from typing import Any
 
 import asyncpg
 import pytest
@@ -65,3 +66,43 @@ async def plan_of(connection: asyncpg.Connection, query: str) -> list[str]:
         return [row[0].strip() for row in rows]
     finally:
         await connection.execute("deallocate looked_at")
+
+
+SOME = 3000
+EVENTS = f"""
+insert into semel_event (namespace, id, type, source, state, activities, delivery, future, received_at, fingerprint,
+  envelope)
+select 'default', 'evt-' || n, 'paid', '/shop', 'routed', 'bill', n, false, n, repeat('f', 16)::bytea,
+  repeat('x', 200)::bytea from generate_series(1, {SOME}) as g(n)
+"""
+IDS = [f"evt-{number}" for number in range(50)]
+BY_ID: dict[str, tuple[Any, ...]] = {
+    "known_events": ("default", IDS),
+    "lock_events": ("default", 0, IDS),
+    "route_events": ("default", IDS, IDS, IDS, IDS),
+    "renew_events": ("default", IDS),
+    "count_deliveries": ("default", IDS, [1] * 50, [1] * 50),
+    "event_of": ("default", IDS[0]),
+}
+"""Statements of deliveries of events, with what they are given."""
+
+
+async def test_events_are_looked_up_by_their_ids_and_not_by_their_namespace(postgres_world: World) -> None:
+    """An index by age begins with the time: a plan that reads it by namespace reads all events that there are.
+
+    Nobody has analyzed the table yet: that is how it is while the first thousands of events come in.
+    """
+    await postgres_world.app().list()
+    queries = load_queries("semel.engines.postgres")
+    found = {}
+    connection = await asyncpg.connect(postgres_world.url, server_settings=PLANS)
+    try:
+        await connection.execute("alter table semel_event set (autovacuum_enabled = off)")
+        await connection.execute(EVENTS)
+        for name, given in BY_ID.items():
+            rows = await connection.fetch(f"explain (costs off) {queries[name]}", *given)
+            plan = " ".join(row[0] for row in rows)
+            found[name] = set(re.findall(r"Scan (?:Backward )?(?:using (\w+) )?on semel_event\b", plan))
+    finally:
+        await connection.close()
+    assert found == {name: {"semel_event_pkey"} for name in BY_ID}

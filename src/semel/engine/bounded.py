@@ -142,6 +142,8 @@ class _Bounded:
 class _BoundedEngine(_Bounded):
     """An engine. A verb that waits for something to end has the timeout of its caller instead."""
 
+    _events: EngineEvents | None = None
+
     async def outcome(self, id: str, timeout: float | None) -> Outcome | None:
         """See Engine. None also if nothing was heard of the execution in time."""
         return await _within(timeout, self.inner.outcome, id)
@@ -157,8 +159,10 @@ class _BoundedEngine(_Bounded):
 
     async def events(self) -> EngineEvents:
         """See Engine."""
-        async with time_limit(self._seconds, "events"):
-            return cast(EngineEvents, _Bounded(await self.inner.events(), self._seconds))
+        if self._events is None:  # an engine keeps them once it is open
+            async with time_limit(self._seconds, "events"):
+                self._events = cast(EngineEvents, _Bounded(await self.inner.events(), self._seconds))
+        return self._events
 
 
 async def wait_while_answered(

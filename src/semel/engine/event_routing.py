@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace as replace_fields
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -39,6 +40,8 @@ Gather = TypeVar("Gather", Debounce, Batch)
 
 CLOCKS_DIFFER: Final = timedelta(minutes=1)
 """An event that is dated less ahead than this is not told: clocks differ a little."""
+MOST_TYPES: Final = 1000
+"""Types of events whose subscriptions are remembered: most events are of few types."""
 PROBLEM_LENGTH: Final = 2000
 """Characters of a problem that are stored."""
 ROOM_FOR_RUN: Final = 16_384
@@ -63,10 +66,15 @@ class FilterData:
     def get(self) -> FilterInput:
         """The event, converted once."""
         if self._input is None:
-            from semel.triggers.filters import FilterInput
-
-            self._input = FilterInput(self._event)
+            self._input = _filter_input()(self._event)
         return self._input
+
+
+@cache
+def _filter_input() -> type[FilterInput]:
+    from semel.triggers.filters import FilterInput
+
+    return FilterInput
 
 
 class Subscription:
@@ -276,6 +284,7 @@ class Router:
         self._by_type = PatternIndex((one.types, one) for one in self.subscriptions.values())
         cancelling = [(on.types, one) for one in self.subscriptions.values() if (on := one.cancel_on) is not None]
         self._cancelling = PatternIndex(cancelling) if cancelling else None
+        self._known_types: dict[str, list[Subscription]] = {}
 
     def plan(
         self,
@@ -326,7 +335,11 @@ class Router:
         return Plan(publication, state, tuple(activities), problem, tuple(starts), tuple(takes), tuple(cancels))
 
     def _find(self, event: EventEnvelope, data: FilterData) -> tuple[list[Subscription], list[EventMatch]]:
-        candidates = self._by_type.find(event.type)
+        candidates = self._known_types.get(event.type)
+        if candidates is None:
+            if len(self._known_types) >= MOST_TYPES:
+                self._known_types.clear()
+            candidates = self._known_types[event.type] = self._by_type.find(event.type)
         if not candidates:
             return [], []
         wanted, problems = [], []

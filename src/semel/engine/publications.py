@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,10 @@ from semel.engine.subscriptions import Publication
 from semel.errors import InvalidValue, KeyConflict, NotDecodable, phrase
 from semel.settings import Settings
 from semel.triggers.ids import event_part
+from semel.triggers.patterns import matches
 
 if TYPE_CHECKING:
+    from semel.triggers.cloudevents import IncomingEvent
     from semel.triggers.envelope import EventEnvelope
     from semel.triggers.event_source import EventSource
 
@@ -23,15 +26,11 @@ def make_publication(
     settings: Settings, event: Any, source: EventSource | None, deliver_at: datetime | None, now: datetime
 ) -> Publication:
     """An event that somebody publishes. InvalidValue, NotEncodable, PayloadTooLarge: what is wrong with it."""
-    from semel.triggers.cloudevents import IncomingEvent
-    from semel.triggers.envelope import EventEnvelope
-    from semel.triggers.event_source import EventSource
-    from semel.triggers.patterns import matches
-
+    envelope_type, incoming_type, source_type = _models()
     named_by_content = False
-    if isinstance(event, IncomingEvent):
+    if isinstance(event, incoming_type):
         event, named_by_content = event.event, event.id_origin == "content"
-    if not isinstance(event, EventEnvelope):
+    if not isinstance(event, envelope_type):
         raise InvalidValue(
             f"{event!r} is no event: publish a semel.EventEnvelope(event_id=…, source=…, type=…, data=…). A CloudEvent "
             "is read with semel.EventEnvelope.from_cloudevent(…)."
@@ -53,8 +52,18 @@ def make_publication(
         deliver_at=deliver_at,
         max_future=None if source is None else source.max_future,
         runs_after_failure=source is not None and source.reuse == "failed_only",
-        counts_for=(source or EventSource(name="any")).hash_window if named_by_content else None,
+        counts_for=(source or source_type(name="any")).hash_window if named_by_content else None,
     )
+
+
+@functools.cache
+def _models() -> tuple[type[EventEnvelope], type[IncomingEvent], type[EventSource]]:
+    """The models of events, imported where the first one is published: Pydantic takes a while."""
+    from semel.triggers.cloudevents import IncomingEvent
+    from semel.triggers.envelope import EventEnvelope
+    from semel.triggers.event_source import EventSource
+
+    return EventEnvelope, IncomingEvent, EventSource
 
 
 def read_event(envelope: bytes) -> EventEnvelope:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
@@ -188,8 +188,11 @@ class Receipt(NamedTuple):
 class EngineEvents(Protocol):
     """What an engine can do with events."""
 
-    async def publish(self, publication: Publication) -> Receipt:
-        """Record an event and start its runs. KeyConflict: its id stands for another event."""
+    def publish(self, publication: Publication) -> Awaitable[Receipt]:
+        """Record an event and start its runs, within the time limit of calls.
+
+        KeyConflict: its id stands for another event.
+        """
 
     async def publish_many(self, publications: Sequence[Publication]) -> list[Receipt | BaseException]:
         """Many at once; an error goes with its event alone."""

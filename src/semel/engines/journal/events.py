@@ -88,9 +88,9 @@ class StoredEvents(EventRouter):
 
     # Publishing.
 
-    async def publish(self, publication: Publication) -> Receipt:
-        """See EngineEvents. Shares its commit with those that arrive at the same time."""
-        return await self._group.ask(publication)
+    def publish(self, publication: Publication) -> Awaitable[Receipt]:
+        """See EngineEvents. Shares its commit with those that arrive at the same time, and its time limit, too."""
+        return self._group.ask(publication)
 
     async def publish_many(self, publications: Sequence[Publication]) -> list[Receipt | BaseException]:
         """See EngineEvents. A thousand share a commit."""

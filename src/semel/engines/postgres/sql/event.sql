@@ -58,9 +58,11 @@ select pg_notify('semel_schedule', 'events')::text
 
 -- name: known_events
 -- What is known of events, what time it is, and the stamp of the router. Shared: namespace; rows: id.
+-- Lateral, so that each is looked up by its id: a join may read all events of the namespace instead.
 select e.id, e.state, e.activities, e.problem, e.delivery, e.fingerprint, e.received_at, e.deliver_at,
   semel_now(), coalesce((select stamp from semel_router where namespace = $1), 0)
-  from unnest($2::text[]) as o(id) join semel_event e on e.id = o.id and e.namespace = $1
+  from unnest($2::text[]) as o(id)
+ cross join lateral (select * from semel_event k where k.id = o.id and k.namespace = $1 limit 1) e
 
 -- name: lock_events
 -- Events as known_events gives them, which nobody else routes until the end of this transaction, if the subscriptions
@@ -108,29 +110,31 @@ select (select min(due_at) from (
 
 -- name: route_events
 -- What became of events. Shared: namespace; rows: id, state, activities, problem.
+-- With `any`, so that they are looked up by their ids: a join alone may read all events of the namespace.
 update semel_event e set state = o.state, activities = o.activities, problem = o.problem
   from unnest($2::text[], $3::text[], $4::text[], $5::text[]) as o(id, state, activities, problem)
- where e.id = o.id and e.namespace = $1
+ where e.id = any($2::text[]) and e.id = o.id and e.namespace = $1
 
 -- name: renew_events
 -- Events count as received now. Shared: namespace; rows: id.
-update semel_event e set received_at = semel_now() from unnest($2::text[]) as o(id)
- where e.id = o.id and e.namespace = $1
+update semel_event set received_at = semel_now() where id = any($2::text[]) and namespace = $1
 
 -- name: count_deliveries
 -- Add up deliveries of events that did not count. Shared: namespace; rows: id, times, last_at.
+-- With `any`, as in route_events.
 update semel_event e
    set duplicates = e.duplicates + o.times, duplicate_at = greatest(e.duplicate_at, o.last_at)
   from unnest($2::text[], $3::bigint[], $4::bigint[]) as o(id, times, last_at)
- where e.id = o.id and e.namespace = $1
+ where e.id = any($2::text[]) and e.id = o.id and e.namespace = $1
 
 -- name: runs_by_key
 -- The newest run under each of these keys. Shared: namespace; rows: key.
 -- Gives key, generation, schedule, slot, why, execution, version, created_at, whether it has been started.
-select distinct on (r.key) r.key, r.generation, r.schedule, r.slot, r.why, r.execution, r.version, r.created_at,
-  r.request is null
-  from unnest($2::text[]) as o(key) join semel_run r on r.key = o.key and r.namespace = $1
- order by r.key, r.generation desc
+-- Lateral, as in known_events.
+select r.key, r.generation, r.schedule, r.slot, r.why, r.execution, r.version, r.created_at, r.request is null
+  from (select distinct key from unnest($2::text[]) as k(key)) o
+ cross join lateral (
+   select * from semel_run n where n.key = o.key and n.namespace = $1 order by n.generation desc limit 1) r
 
 -- name: count_events
 -- How many events there are in a state, up to a limit, and the oldest of them: (namespace, state, limit).
