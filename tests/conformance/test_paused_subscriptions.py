@@ -45,6 +45,7 @@ async def test_what_comes_while_it_is_paused_runs_by_itself_later(world: World) 
     await other.app.publish(paid("before"))
     await shop.app.events.pause("bill", "printer is out")
     assert await shop.paused() == (True, "printer is out")
+    assert any(one.what == "paused activities" and "bill" in one.detail for one in await shop.app.doctor())
     receipt = await other.app.publish(paid("e1"))
     assert (receipt.state, receipt.runs) == (EventState.ROUTED, ())
     assert [one.state for one in receipt.outcomes] == [OutcomeState.PAUSED]

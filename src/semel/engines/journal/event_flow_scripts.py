@@ -394,6 +394,12 @@ def outcomes_of(namespace: str, events: list[str]) -> Script[list[tuple[str, Eve
     ]
 
 
+@procedure(ConnectionRole.READ, atomic=True)
+def events_of_run(namespace: str, run: str) -> Script[list[str]]:
+    """The ids of the events that a run has gathered, oldest first."""
+    return [event for _, event in (yield SqlBatch("events_of_runs", [(run,)], (namespace,)))]
+
+
 @procedure(ConnectionRole.READ)
 def gathered_runs(namespace: str, runs: list[str]) -> Script[dict[str, GatheredRun]]:
     """The events of runs for several, by the keys of the runs; those that are forgotten are missing."""

@@ -233,6 +233,10 @@ class EventRouter:
         found = await retry_unavailable(self._store.run, flow_scripts.outcomes_of, self._namespace, [id])
         return [outcome for _, outcome in found]
 
+    async def events_of_run(self, key: str) -> list[str]:
+        """See EngineEvents."""
+        return await retry_unavailable(self._store.run, flow_scripts.events_of_run, self._namespace, key)
+
     async def runs(self, id: str, event: EventEnvelope, activities: Sequence[str]) -> list[EventRun]:
         """See EngineEvents."""
         if not activities:
