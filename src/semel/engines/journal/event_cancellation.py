@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from semel.codec import decoder_of
 from semel.contract.events import EventRun, OutcomeState
 from semel.contract.slot_policy import Stop
-from semel.engine.event_flow import CancelRequest, Change, EventFlow, FlowId, FlowRow
-from semel.engines.journal.event_flow_scripts import Taken, lock_flows, save_flow
+from semel.engine.event_flow import CancelRequest, EventFlow, FlowId, FlowRow
+from semel.engines.journal.event_flow_scripts import Taken, save_flow
 from semel.engines.journal.event_runs import newest_runs
 from semel.engines.journal.runs import Runs
 from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
@@ -31,30 +32,48 @@ def cancel_runs(namespace: str, row: FlowRow, where: Runs) -> Script[Taken]:
     if not (yield SqlBatch("lock_event_flows", [tuple(row.id)], (namespace,))):
         return Taken()  # somebody else has done it
     reason = f"cancel_on: it was cancelled by event {row.key!r}"
-    found, runs = yield from _find_cancelled(namespace, row)
     flow = EventFlow()
+    before, _ = yield from _find_cancelled(namespace, row)
+    locked = yield from _lock(namespace, flow, {id_ for one in before if (id_ := _flow_of(row, one)) is not None})
+    # Whoever held a flow may have started what waited in it: only now it is certain what became of each event.
+    found, runs = yield from _find_cancelled(namespace, row)
     waiting: dict[FlowId, list[str]] = {}
-    for event, state, kind, key, _ in found:
-        if state != OutcomeState.STARTED and kind is not None:
-            waiting.setdefault(FlowId(kind, row.activity, key or ""), []).append(event)
-        elif state != OutcomeState.STARTED:
-            flow.note(row.activity, [event], Change(OutcomeState.DROPPED, reason=reason))
-    yield from lock_flows(namespace, flow, waiting)
+    for one in found:
+        if (id_ := _flow_of(row, one)) is not None and id_ in locked:
+            waiting.setdefault(id_, []).append(one[0])
     for id_, events in waiting.items():
         flow.withdraw(id_, events, reason)
-    cancelled = {run.key for run in runs}
+    statuses = (yield from where.statuses([run.execution for run in runs])) if runs else {}
+    live = [run for run in runs if (status := statuses.get(run.execution)) is not None and status.live]
     if not where.asks_first:
-        for run in runs:
+        for run in live:
             yield from where.stop(run.execution, Stop.CANCEL)
+    cancelled = {run.key for run in live}
     started = [(event, run) for event, state, _, _, run in found if state == OutcomeState.STARTED]
     if started:
         rows: list[Row] = [(event, row.activity, reason if run in cancelled else None) for event, run in started]
         yield SqlBatch("end_outcomes", rows, (namespace,))
-    if len(found) < CANCELLED_AT_ONCE:
+    if len(found) < CANCELLED_AT_ONCE and len(started) + sum(map(len, waiting.values())) == len(found):
         yield SqlBatch("drop_event_flows", [tuple(row.id)], (namespace,))
     yield from save_flow(namespace, flow)
-    stops = () if where.asks_first else tuple(run.execution for run in runs)
-    return Taken(stops=stops, flows=1)
+    return Taken(stops=() if where.asks_first else tuple(run.execution for run in live), flows=1)
+
+
+def _flow_of(row: FlowRow, outcome: Row) -> FlowId | None:
+    """The flow in which an event waits."""
+    _, state, kind, key, _ = outcome
+    return None if state == OutcomeState.STARTED else FlowId(kind or "", row.activity, key or "")
+
+
+def _lock(namespace: str, flow: EventFlow, ids: Collection[FlowId]) -> Script[set[FlowId]]:
+    """Lock flows that are there, a pause before all others; which they are."""
+    found: list[FlowRow] = []
+    for paused in (True, False):
+        rows: list[Row] = [tuple(id_) for id_ in sorted(ids) if (id_.kind == "pause") is paused]
+        if rows:
+            found += [FlowRow(*one) for one in (yield SqlBatch("lock_event_flows", rows, (namespace,)))]
+    flow.load(found)
+    return {one.id for one in found}
 
 
 def _find_cancelled(namespace: str, row: FlowRow) -> Script[tuple[list[Row], list[EventRun]]]:

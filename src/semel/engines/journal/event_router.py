@@ -145,6 +145,7 @@ class EventRouter:
                 if self._where.asks_first:  # a cancellation may be sent again, so it is sent before it is noted
                     await self._where.start_pending()
                     ids = await self._store.run(event_cancellation.find_cancelled, self._namespace, row)
+                    await self._where.look_at(ids)
                     await self._where.cancel(ids)
                 taken = await self._store.run(event_cancellation.cancel_runs, self._namespace, row, self._where)
                 await self._follow_up(Recorded(taken=taken))
