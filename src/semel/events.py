@@ -19,7 +19,7 @@ from semel.engine.publications import make_publication
 from semel.engine.subscriptions import EngineEvents, Receipt, SubscriptionDefinition
 from semel.errors import ConfigError, DefinitionError, InvalidValue, NotFound
 from semel.handle import Handle
-from semel.triggers.ids import EVENT_ID_LENGTH, check_activity_id, event_part, parse_event_run_id
+from semel.triggers.ids import EVENT_ID_LENGTH, check_activity_id, event_part, event_run_id, parse_event_run_id
 
 if TYPE_CHECKING:
     from semel.app import App
@@ -41,6 +41,7 @@ H = TypeVar("H")
 H_co = TypeVar("H_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., Any])
 PAGE = 200
+GATHERED_SHOWN = 10
 
 
 class PublishOptions(TypedDict, total=False):
@@ -297,12 +298,21 @@ class Events:
         if parsed is None:
             return ""
         try:
-            found = await (await self._engine()).get(parsed[1])
+            engine = await self._engine()
         except ConfigError:  # a cluster without records has no events
             return ""
+        if gathered := await engine.events_of_run(key):
+            more = f" and {len(gathered) - GATHERED_SHOWN} more" if len(gathered) > GATHERED_SHOWN else ""
+            shown = ", ".join(gathered[:GATHERED_SHOWN])
+            if len(gathered) > 1 or key != event_run_id(parsed[0], gathered[0]):
+                return f"Run of activity {parsed[0]!r} for {len(gathered)} gathered events: {shown}{more}."
+        found = await engine.get(parsed[1])
         if found is None or parsed[0] not in found[0].activities:
             return ""
         info = found[0]
+        outcome = next((one for one in await engine.outcomes(info.event_id) if one.activity == parsed[0]), None)
+        if outcome is not None and outcome.run is None:
+            return f"Event {info.event_id!r} ({info.type} from {info.source}) has no run of its own: {outcome}."
         text = f"Run of activity {parsed[0]!r} for event {info.event_id!r} ({info.type} from {info.source})."
         if info.duplicates and info.last_duplicate_at is not None:
             times = "once" if info.duplicates == 1 else f"{info.duplicates} times"

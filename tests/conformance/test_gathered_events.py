@@ -68,6 +68,7 @@ async def test_a_debounce_runs_once_with_all_events_after_a_quiet_time(world: Wo
         assert [run.key for run in page.runs] == [key]
     assert (await office.app.publish(edited("e2"))).runs[0].key == key
     assert await office.app.find(key) is not None
+    assert "2 gathered events: e1, e2" in str(await office.app.explain(key))
 
 
 async def test_an_older_event_never_takes_the_place_of_a_newer_one(world: World) -> None:

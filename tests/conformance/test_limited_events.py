@@ -89,6 +89,7 @@ async def test_what_is_over_a_rate_limit_is_dropped_with_its_reason(world: World
     receipts = await desk.app.publish_many([asked("e1"), asked("e2"), asked("b1", "bob")])
     assert [one.outcomes[0].state.value for one in receipts] == ["started", "dropped", "started"]
     assert "rate_limit: 1 have started" in (receipts[1].outcomes[0].reason or "")
+    assert "dropped (rate_limit" in str(await desk.app.explain("activity-report:e2"))
     again = await desk.app.publish(asked("e2"))
     assert again.duplicate
     assert again.outcomes == receipts[1].outcomes, "what was dropped stays so"

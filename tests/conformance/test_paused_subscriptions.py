@@ -9,7 +9,7 @@ import pytest
 
 import semel
 from semel.contract.events import EventState, OutcomeState
-from semel.engines.journal import event_flow_scripts
+from semel.engines.journal import event_pauses
 from tests.world import World, eventually
 
 
@@ -45,6 +45,7 @@ async def test_what_comes_while_it_is_paused_runs_by_itself_later(world: World) 
     await other.app.publish(paid("before"))
     await shop.app.events.pause("bill", "printer is out")
     assert await shop.paused() == (True, "printer is out")
+    assert any(one.what == "paused activities" and "bill" in one.detail for one in await shop.app.doctor())
     receipt = await other.app.publish(paid("e1"))
     assert (receipt.state, receipt.runs) == (EventState.ROUTED, ())
     assert [one.state for one in receipt.outcomes] == [OutcomeState.PAUSED]
@@ -77,7 +78,7 @@ async def test_a_window_does_not_close_while_it_is_paused(world: World) -> None:
 
 
 async def test_many_events_are_taken_in_in_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_flow_scripts, "PAUSED_AT_ONCE", 3)
+    monkeypatch.setattr(event_pauses, "PAUSED_AT_ONCE", 3)
     shop = await Shop(world, batch={"size": 4, "wait": "1h"}).open()
     await shop.app.events.pause("bill")
     await shop.app.publish_many([paid(f"e{number}") for number in range(8)])
@@ -112,7 +113,7 @@ async def test_who_resumes_may_die_and_a_worker_goes_on(world: World) -> None:
     await shop.app.publish(paid("e1"))
     events: Any = await shop.app.engine.events()
     engine = getattr(events, "inner", events)
-    await engine._store.run(event_flow_scripts.resume, engine._namespace, "bill", None)  # and no more
+    await engine._store.run(event_pauses.resume, engine._namespace, "bill", None)  # and no more
     async with world.worker(shop.app):
         await eventually(lambda: shop.seen == ["e1"])
     assert await shop.paused() == (False, None)

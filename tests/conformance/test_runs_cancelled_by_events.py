@@ -56,9 +56,12 @@ async def test_a_run_is_cancelled_and_others_go_on(world: World) -> None:
         assert await ended(one.runs[0]) is semel.Status.CANCELLED
         store.may_end.set()
         assert await two.runs[0].result("60s") == "two"
+        await store.app.publish(order("cancelled", "too late", 2))
+        again = await store.app.publish(order("placed", "three", 2))
+        assert await again.runs[0].result("60s") == "three"
     assert await store.became("one") == (OutcomeState.STARTED, "cancel_on: it was cancelled by event 'stop'")
     assert await store.became("two") == (OutcomeState.STARTED, None)
-    assert store.done == ["two"]
+    assert store.done == ["two", "three"]
 
 
 async def test_what_happened_before_it_does_not_start_even_if_it_comes_later(world: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import semel
-from semel.engines.journal import event_flow_scripts
+from semel.engines.journal import event_pauses
 from tests.faults.event_operations import OPERATIONS
 from tests.faults.event_shop import EventShop, paid
 from tests.faults.operations import Memo, operation
@@ -143,7 +143,7 @@ async def an_activity_that_is_paused(shop: EventShop) -> Memo:
 async def an_activity_that_is_resumed(shop: EventShop) -> Memo:
     memo = await an_activity_that_is_paused(shop)
     events = await shop.events()
-    await events._store.run(event_flow_scripts.resume, events._namespace, "index", None)
+    await events._store.run(event_pauses.resume, events._namespace, "index", None)
     return memo
 
 

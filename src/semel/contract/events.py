@@ -103,7 +103,7 @@ class EventOutcome:
             told += f" ({self.reason})"
         elif self.run is not None:
             told += f" as {self.run}"
-        elif self.option is not None:
+        elif self.option is not None and self.state is not OutcomeState.PAUSED:
             told += f" by {self.option}" + (f" until {self.until:%Y-%m-%d %H:%M:%S} UTC" if self.until else "")
         return told
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 
+from semel.codec import decoder_of
 from semel.contract.event_flow import (
     Batch,
     Cancelled,
@@ -103,6 +104,7 @@ _STATES: Final[Mapping[str, type[Any]]] = {
     "cancel": CancelRequest,
     "pause": Pause,
 }
+_READ: Final = {kind: decoder_of(type_).decode for kind, type_ in _STATES.items()}
 
 
 class Take(NamedTuple):
@@ -176,8 +178,7 @@ class EventFlow:
         """Read flows that are locked."""
         for row in rows:
             self.now = max(self.now, row.now)
-            type_ = _STATES[row.kind]
-            self._states[row.id] = msgspec.json.decode(row.state, type=type_) if row.state else type_()
+            self._states[row.id] = _READ[row.kind](row.state) if row.state else _STATES[row.kind]()
             self._due[row.id] = row.due_at
 
     def state(self, id: FlowId) -> Any:

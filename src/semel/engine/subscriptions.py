@@ -206,6 +206,9 @@ class EngineEvents(Protocol):
     async def runs(self, id: str, event: EventEnvelope, activities: Sequence[str]) -> list[EventRun]:
         """The newest run of each of these activities for an event, by itself or with others."""
 
+    async def events_of_run(self, key: str) -> list[str]:
+        """The ids of the events that a run has gathered, oldest first, by its key."""
+
     async def outcomes(self, id: str) -> list[EventOutcome]:
         """What became of an event for each activity that gathers or limits events, or is paused."""
 

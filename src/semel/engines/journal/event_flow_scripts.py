@@ -6,7 +6,6 @@ Flows are locked in one order, limits after all others, so that no two transacti
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,30 +14,26 @@ import msgspec
 from semel.contract.decision import Reuse
 from semel.contract.event_flow import Single, Window
 from semel.contract.events import EventOutcome, EventRun, OutcomeState
-from semel.contract.runs import Why
 from semel.contract.slot_policy import Stop
 from semel.contract.times import from_micros, optional
 from semel.engine.event_flow import (
     GATHERING,
     Cancel,
-    CancelRequest,
     Change,
     EventFlow,
     FlowId,
     FlowRow,
-    Pause,
     QueuedRun,
     ReadyRun,
     Take,
 )
 from semel.engine.event_routing import FilterData, GatheredRun, Router, Subscription
-from semel.engine.publications import read_event, read_publication
-from semel.engine.subscriptions import SubscriptionRow
+from semel.engine.publications import read_event
 from semel.engine.ticks import Start
 from semel.engines.journal.event_runs import newest_runs, start_runs
 from semel.engines.journal.runs import Runs
 from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
-from semel.errors import EngineUnavailable, InvalidValue, SemelError, phrase
+from semel.errors import EngineUnavailable, SemelError, phrase
 from semel.triggers.ids import event_run_id
 
 if TYPE_CHECKING:
@@ -48,10 +43,6 @@ log = logging.getLogger("semel.events")
 AT_ONCE: Final = 50
 """Flows that are carried on in one transaction: each may have a thousand events."""
 REASON_LENGTH: Final = 2000
-PAUSED_AT_ONCE: Final = 200
-"""Events that are taken in, in one transaction, after a pause."""
-CANCELLED_AT_ONCE: Final = 200
-"""Events whose runs are cancelled in one transaction."""
 PUT_OFF: Final = 10_000_000
 """Microseconds until a flow is looked at again that could not be read."""
 
@@ -84,18 +75,19 @@ def take_events(namespace: str, takes: Sequence[Take], cancels: Sequence[Cancel]
         yield from _lock_pauses(namespace, flow, {one.subscription.id for one in paused})
         for take in paused:
             flow.keep(take)
-    return (yield from _take_in(namespace, flow, takes, cancels, where))
+    return (yield from take_in(namespace, flow, takes, cancels, where))
 
 
-def _take_in(
+def take_in(
     namespace: str, flow: EventFlow, takes: Sequence[Take], cancels: Sequence[Cancel], where: Runs
 ) -> Script[Taken]:
+    """Take in events of activities that are not paused; part of a larger script."""
     gathered = [one for one in takes if _gather_of(one.subscription) is not None]
     direct = [one for one in takes if _gather_of(one.subscription) is None]
     first = [_gather_id(one) for one in gathered]
     first += [id_ for one in takes if (id_ := _cancel_id(one)) is not None]
     first += [FlowId("cancel_on", one.subscription.id, one.key) for one in cancels]
-    yield from _lock(namespace, flow, first)
+    yield from lock_flows(namespace, flow, first)
     for cancel in cancels:
         flow.cancel(cancel)
     for take in gathered:
@@ -128,7 +120,7 @@ def carry_on(namespace: str, router: Router, where: Runs, limit: int) -> Script[
     """
     flow = EventFlow()
     rows = [FlowRow(*row) for row in (yield SqlQuery("lock_due_event_flows", (namespace, limit)))]
-    rows = [row for row in rows if row.kind not in ("cancel", "pause")]  # see cancel_runs and take_paused
+    rows = [row for row in rows if row.kind not in ("cancel", "pause")]  # see event_cancellation.py and event_pauses.py
     if (yield SqlQuery("router_stamp", (namespace,)))[0][0] != router.stamp:
         raise RouterChanged("subscriptions were changed while events were gathered: try again.")
     readable = yield from _load(namespace, flow, rows)
@@ -146,133 +138,6 @@ def carry_on(namespace: str, router: Router, where: Runs, limit: int) -> Script[
     yield from _look_at_singletons(namespace, flow, singletons, where)
     taken = yield from _carry_out(namespace, flow, router.subscriptions, (), {}, where)
     return taken._replace(flows=len(rows))
-
-
-# Pausing.
-
-
-@procedure(ConnectionRole.CONTROL)
-def pause(namespace: str, id_: str, note: str | None) -> Script[bool]:
-    """Keep events for an activity back. False: there is no such activity."""
-    rows = yield SqlQuery("lock_subscription", (namespace, id_))
-    if not rows:
-        return False
-    row = SubscriptionRow(*rows[0])
-    yield SqlQuery("pause_subscription", (namespace, id_, note if row.paused_at is None else note or row.note))
-    yield SqlBatch("save_event_flows", [("pause", id_, "", msgspec.json.encode(Pause()), None)], (namespace,))
-    yield SqlQuery("set_router_stamp", (namespace, secrets.randbits(62)))
-    return True
-
-
-@procedure(ConnectionRole.CONTROL)
-def resume(namespace: str, id_: str, note: str | None) -> Script[bool]:
-    """Have what came while an activity was paused taken in, and then what comes. False: there is no such activity."""
-    rows = yield SqlQuery("lock_subscription", (namespace, id_))
-    if not rows:
-        return False
-    if SubscriptionRow(*rows[0]).paused_at is not None:
-        ((_, now),) = yield SqlQuery("next_due_event", (namespace,))
-        state = msgspec.json.encode(Pause(resumed=True))
-        yield SqlBatch("save_event_flows", [("pause", id_, "", state, now)], (namespace,))
-        yield SqlQuery("note_subscription", (namespace, id_, note))
-        yield SqlQuery("announce_events")
-    return True
-
-
-@procedure(ConnectionRole.CONTROL)
-def take_paused(namespace: str, activity: str, router: Router, where: Runs) -> Script[Taken]:
-    """Take in events that came while an activity was paused, oldest first, some at once; with the last it is resumed.
-
-    RouterChanged: subscriptions have changed since they were read.
-    """
-    flow = EventFlow()
-    id_ = FlowId("pause", activity, "")
-    locked = [FlowRow(*row) for row in (yield SqlBatch("lock_event_flows", [tuple(id_)], (namespace,)))]
-    if (yield SqlQuery("router_stamp", (namespace,)))[0][0] != router.stamp:
-        raise RouterChanged("subscriptions were changed while events were taken in: try again.")
-    subscription = router.subscriptions.get(activity)
-    if not locked or locked[0].due_at is None:
-        return Taken()  # somebody else has done it
-    flow.load(locked)
-    rows = yield SqlQuery("paused_outcomes", (namespace, activity, PAUSED_AT_ONCE))
-    takes: list[Take] = []
-    for event, envelope in rows:
-        if subscription is None:
-            flow.note(activity, [event], Change(OutcomeState.DROPPED, reason=_gone(activity)))
-            continue
-        try:
-            takes.append(_take_again(subscription, event, bytes(envelope or b""), flow.now))
-        except SemelError as error:
-            reason = f"it cannot be run: {phrase(error)}"[:REASON_LENGTH]
-            flow.note(activity, [event], Change(OutcomeState.DROPPED, reason=reason))
-    over = len(rows) < PAUSED_AT_ONCE
-    if over:
-        flow.set(id_, None, None)
-        yield SqlQuery("resume_subscription", (namespace, activity))
-        yield SqlQuery("due_event_flows", (namespace, activity))
-        yield SqlQuery("set_router_stamp", (namespace, secrets.randbits(62)))
-    taken = yield from _take_in(namespace, flow, takes, (), where)
-    return taken._replace(flows=1, opened=True)
-
-
-def _take_again(subscription: Subscription, id_: str, envelope: bytes, now: int) -> Take:
-    """An event that was kept back, as if it came now. SemelError: it cannot be taken in."""
-    publication = read_publication(id_, envelope, from_micros(now))
-    keys, problem = subscription.read_keys(publication.event, FilterData(publication.event))
-    if problem is not None:
-        raise InvalidValue(problem)
-    return subscription.take(publication, keys, Why.EVENT)
-
-
-@procedure(ConnectionRole.READ)
-def find_cancelled(namespace: str, row: FlowRow) -> Script[list[str]]:
-    """The executions that an event cancels, which a cluster has to be told before it is noted that it was."""
-    _, runs = yield from _find_cancelled(namespace, row)
-    return [run.execution for run in runs]
-
-
-@procedure(ConnectionRole.CONTROL)
-def cancel_runs(namespace: str, row: FlowRow, where: Runs) -> Script[Taken]:
-    """Cancel runs of events that happened before one that cancels them, and drop those that wait; some at once."""
-    if not (yield SqlBatch("lock_event_flows", [tuple(row.id)], (namespace,))):
-        return Taken()  # somebody else has done it
-    reason = f"cancel_on: it was cancelled by event {row.key!r}"
-    found, runs = yield from _find_cancelled(namespace, row)
-    flow = EventFlow()
-    waiting: dict[FlowId, list[str]] = {}
-    for event, state, kind, key, _ in found:
-        if state != OutcomeState.STARTED and kind is not None:
-            waiting.setdefault(FlowId(kind, row.activity, key or ""), []).append(event)
-        elif state != OutcomeState.STARTED:
-            flow.note(row.activity, [event], Change(OutcomeState.DROPPED, reason=reason))
-    yield from _lock(namespace, flow, waiting)
-    for id_, events in waiting.items():
-        flow.withdraw(id_, events, reason)
-    cancelled = {run.key for run in runs}
-    if not where.asks_first:
-        for run in runs:
-            yield from where.stop(run.execution, Stop.CANCEL)
-    started = [(event, run) for event, state, _, _, run in found if state == OutcomeState.STARTED]
-    if started:
-        rows: list[Row] = [(event, row.activity, reason if run in cancelled else None) for event, run in started]
-        yield SqlBatch("end_outcomes", rows, (namespace,))
-    if len(found) < CANCELLED_AT_ONCE:
-        yield SqlBatch("drop_event_flows", [tuple(row.id)], (namespace,))
-    yield from _save(namespace, flow)
-    stops = () if where.asks_first else tuple(run.execution for run in runs)
-    return Taken(stops=stops, flows=1)
-
-
-def _find_cancelled(namespace: str, row: FlowRow) -> Script[tuple[list[Row], list[EventRun]]]:
-    """Events that run or wait and are cancelled by another, and the runs that have none that happened after it."""
-    request = msgspec.json.decode(row.state, type=CancelRequest)
-    about = (namespace, row.activity, request.key, request.happened_at, request.arrival, CANCELLED_AT_ONCE)
-    found = yield SqlQuery("cancellable_outcomes", about)
-    events = {one[0] for one in found}
-    keys = sorted({one[4] for one in found if one[1] == OutcomeState.STARTED and one[4] is not None})
-    last = dict((yield SqlBatch("events_of_runs", [(key,) for key in keys], (namespace,)))) if keys else {}
-    older = [key for key in keys if last.get(key) in events]
-    return found, ((yield from newest_runs(namespace, older)) if older else [])
 
 
 def _load(namespace: str, flow: EventFlow, rows: Sequence[FlowRow]) -> Script[list[FlowRow]]:
@@ -328,15 +193,16 @@ def _give_up(flow: EventFlow, id: FlowId) -> None:
         events = state.events
     elif isinstance(state, Single) and state.waiting is not None:
         events = [state.waiting.event_id]
-    flow.note(id.activity, events, Change(OutcomeState.DROPPED, reason=_gone(id.activity)))
+    flow.note(id.activity, events, Change(OutcomeState.DROPPED, reason=describe_gone(id.activity)))
     flow.set(id, None, None)
 
 
-def _gone(activity: str) -> str:
+def describe_gone(activity: str) -> str:
+    """Why an event is dropped whose activity is deleted."""
     return f"activity {activity!r} is not subscribed to events any more"
 
 
-def _lock(namespace: str, flow: EventFlow, ids: Iterable[FlowId]) -> Script[None]:
+def lock_flows(namespace: str, flow: EventFlow, ids: Iterable[FlowId]) -> Script[None]:
     """Lock flows, and make those that are new."""
     wanted = sorted(set(ids))
     if wanted:
@@ -357,7 +223,7 @@ def _carry_out(
     yield from _read_envelopes(namespace, [event for ready in flow.ready for event in ready.events], known)
     limits = [_limit_id(ready, subscriptions, known) for ready in flow.ready]
     limits += [limit_of(take) for take in direct]
-    yield from _lock(namespace, flow, [id_ for id_ in limits if id_ is not None])
+    yield from lock_flows(namespace, flow, [id_ for id_ in limits if id_ is not None])
     singletons = {id_ for id_ in limits if id_ is not None and id_.kind == "singleton"}
     yield from _look_at_singletons(namespace, flow, sorted(singletons), where)
     for take in direct:
@@ -371,7 +237,7 @@ def _carry_out(
     starts, generations = yield from _make_starts(namespace, flow, subscriptions, known)
     runs = yield from start_runs(namespace, starts, where, generations)
     stops = yield from _cancel(namespace, flow.cancels, where)
-    yield from _save(namespace, flow)
+    yield from save_flow(namespace, flow)
     if flow.opened:
         yield SqlQuery("announce_events")
     outcomes = tuple((event, _outcome(flow, activity, change)) for (event, activity), change in flow.changes.items())
@@ -487,7 +353,8 @@ def _cancel(namespace: str, cancels: Sequence[tuple[str, str]], where: Runs) -> 
     return stops
 
 
-def _save(namespace: str, flow: EventFlow) -> Script[None]:
+def save_flow(namespace: str, flow: EventFlow) -> Script[None]:
+    """Store how flows stand, and what became of events; part of a larger script."""
     new: list[Row] = []
     changed: list[Row] = []
     for (event, activity), change in flow.changes.items():
@@ -525,6 +392,12 @@ def outcomes_of(namespace: str, events: list[str]) -> Script[list[tuple[str, Eve
         (event, EventOutcome(activity, OutcomeState(state), kind, optional(due), run, reason))
         for event, activity, state, kind, run, reason, due in rows
     ]
+
+
+@procedure(ConnectionRole.READ, atomic=True)
+def events_of_run(namespace: str, run: str) -> Script[list[str]]:
+    """The ids of the events that a run has gathered, oldest first."""
+    return [event for _, event in (yield SqlBatch("events_of_runs", [(run,)], (namespace,)))]
 
 
 @procedure(ConnectionRole.READ)

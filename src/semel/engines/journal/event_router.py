@@ -15,6 +15,7 @@ from semel.contract.runs import Why
 from semel.engine.event_flow import FlowId
 from semel.engine.event_routing import NOT_GATHERED, GatheredRun, Plan, Router
 from semel.engine.subscriptions import Publication
+from semel.engines.journal import event_cancellation, event_pauses
 from semel.engines.journal import event_flow_scripts as flow_scripts
 from semel.engines.journal import event_scripts as scripts
 from semel.engines.journal.event_flow_scripts import AT_ONCE, RouterChanged, Taken, limit_of
@@ -143,9 +144,10 @@ class EventRouter:
             for row in requests:
                 if self._where.asks_first:  # a cancellation may be sent again, so it is sent before it is noted
                     await self._where.start_pending()
-                    ids = await self._store.run(flow_scripts.find_cancelled, self._namespace, row)
+                    ids = await self._store.run(event_cancellation.find_cancelled, self._namespace, row)
+                    await self._where.look_at(ids)
                     await self._where.cancel(ids)
-                taken = await self._store.run(flow_scripts.cancel_runs, self._namespace, row, self._where)
+                taken = await self._store.run(event_cancellation.cancel_runs, self._namespace, row, self._where)
                 await self._follow_up(Recorded(taken=taken))
                 done += 1
             if not requests:
@@ -174,20 +176,20 @@ class EventRouter:
         await self._where.prepare((), [] if subscription is None else [subscription.definition.options])
         async with self._flows_one_at_a_time:
             await self._ask_cluster(())
-            take = flow_scripts.take_paused
+            take = event_pauses.take_paused
             taken = await self._store.run(take, self._namespace, activity, router, self._where)
         await self._follow_up(Recorded(taken=taken))
         return taken.flows
 
     async def pause(self, activity: str, note: str | None) -> bool:
         """See EngineEvents."""
-        found = await retry_unavailable(self._store.run, flow_scripts.pause, self._namespace, activity, note)
+        found = await retry_unavailable(self._store.run, event_pauses.pause, self._namespace, activity, note)
         self._router = None
         return found
 
     async def resume(self, activity: str, note: str | None) -> bool:
         """See EngineEvents."""
-        found = await retry_unavailable(self._store.run, flow_scripts.resume, self._namespace, activity, note)
+        found = await retry_unavailable(self._store.run, event_pauses.resume, self._namespace, activity, note)
         if found:
             self._router = None
             await self._begin_runs(self._take_first(activity))
@@ -231,6 +233,10 @@ class EventRouter:
         """See EngineEvents."""
         found = await retry_unavailable(self._store.run, flow_scripts.outcomes_of, self._namespace, [id])
         return [outcome for _, outcome in found]
+
+    async def events_of_run(self, key: str) -> list[str]:
+        """See EngineEvents."""
+        return await retry_unavailable(self._store.run, flow_scripts.events_of_run, self._namespace, key)
 
     async def runs(self, id: str, event: EventEnvelope, activities: Sequence[str]) -> list[EventRun]:
         """See EngineEvents."""

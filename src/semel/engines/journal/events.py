@@ -441,6 +441,10 @@ class StoredEvents(EventRouter):
         if parked:
             what = f"{parked}, such as {example}. See why, and run them again with: semel events replay"
             findings.append(Finding(False, "parked events", what))
+        paused = [id_ for id_, one in (await self.read_router()).subscriptions.items() if one.paused]
+        if paused:
+            what = f"for events: {', '.join(paused[:10])}. Go on with: semel events resume {paused[0]}"
+            findings.append(Finding(True, "paused activities", what))
         return findings
 
     async def close(self) -> None:
