@@ -100,7 +100,7 @@ MUTANTS: dict[str, tuple[Promise, Mutant]] = {
         edit("due_events", "order by next_attempt_at, id", "order by id desc"),
     ),
     "note_unavailable: a pause for all": (
-        test_relays.test_an_engine_that_is_away_costs_no_tries,
+        test_relays.try_an_engine_that_is_away,
         put(scripts, "outage_pause", lambda failures: 0.0),
     ),
     "mark_error: later and later": (

@@ -39,9 +39,8 @@ def test_what_is_made_can_be_removed(dialect: str) -> None:
 
 def test_columns_are_those_of_the_pattern() -> None:
     """S3-6, by name, in every dialect."""
-    wanted = (
-        ["id", "event_type", "aggregate_id", "payload", "status", "retry_count", "max_retries", "last_error", "created_at", "processed_at"]
-    )
+    wanted = ["id", "event_type", "aggregate_id", "payload", "status", "retry_count", "max_retries", "last_error"]
+    wanted += ["created_at", "processed_at"]
     for dialect in DIALECTS:
         table = split_statements(text_of(dialect, "tables.sql"))[0]
         columns = re.findall(

@@ -128,15 +128,16 @@ class PostgresOutbox:
     async def wait(self, seconds: float) -> None:
         """See OutboxDatabase. If the listening connection cannot be had, the time is waited for."""
         if self._ear is None or self._ear.is_closed():
-            self._ear = None
             try:
-                ear = await self._connect()
-                await ear.add_listener(CHANNEL, self._hear)
-                self._ear = ear
-            except (*LOST, asyncpg.PostgresError):
-                pass
-            else:
+                self._ear = await self._connect()
+                await self._ear.add_listener(CHANNEL, self._hear)
                 return  # what was committed before it listened is looked for at once
+            except (*LOST, asyncpg.PostgresError, asyncio.CancelledError) as error:
+                ear, self._ear = self._ear, None
+                if ear is not None:
+                    ear.terminate()
+                if isinstance(error, asyncio.CancelledError):
+                    raise
         await sleep_until(self._woken, seconds)
         self._woken.clear()
 

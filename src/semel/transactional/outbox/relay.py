@@ -195,7 +195,7 @@ class Relay:
 
     async def _rest(self, nothing: int) -> None:
         """Wait until something may have come: shortly at first, then for `poll` seconds, or until it is told."""
-        longest = min(self.options.poll, FIRST_LOOK * 2.0 ** min(nothing, 20))
+        longest = min(self.options.poll, FIRST_LOOK * 2.0 ** min(nothing - 1, 20))
         if longest >= 1.0 and not self._idle:
             await self._beat(idle=True)  # from here on whoever commits a row says so
             return
