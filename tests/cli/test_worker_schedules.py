@@ -48,7 +48,7 @@ def test_a_worker_can_leave_schedules_to_others(
         raise library.ConfigError("far enough")
 
     monkeypatch.setattr(library.App, "worker", worker)
-    for name in ("_collect_seldom", "_set_up_logging"):  # what a process of its own may do, and this one not
+    for name in ("_collect_seldom", "set_up_logging"):  # what a process of its own may do, and this one not
         monkeypatch.setattr(sys.modules["semel.cli.worker"], name, lambda *_: None)
     monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
     monkeypatch.setattr(StopRequests, "listen", lambda _: None)
@@ -57,5 +57,5 @@ def test_a_worker_can_leave_schedules_to_others(
 
 
 def test_each_of_several_processes_leaves_them_too() -> None:
-    options = WorkerOptions("shop:app", None, None, None, None, False, None, None)
+    options = WorkerOptions("shop:app", None, None, None, None, False, None, None, None)
     assert _as_arguments(options, debug=False) == ["shop:app", "--no-schedules"]

@@ -44,6 +44,10 @@ class Account:
     @semel.query
     def balance(self) -> int:
         return self.cents
+
+@app.sweeper("stuck", every="15m", older_than="5m")
+def stuck(sweep: semel.Sweep):
+    yield semel.Stuck("o-9", order)
 """
 
 
@@ -116,6 +120,7 @@ class Shop:
             "App.redrive_messages": lambda: app.redrive_messages("account/a-1"),
             "App.replay": lambda: app.replay(),
             "App.start_workflow": lambda: app.start_workflow(self.order, workflow_id="o-1"),
+            "App.sweep": lambda: app.sweep("stuck"),
             "App.unserved": lambda: app.unserved(),
             "App.workers": lambda: app.workers(),
             "Handle.attributes": one.attributes,
@@ -166,9 +171,11 @@ class Shop:
             "Events.explain_run": lambda: events.explain_run("activity-bill:evt-1"),
             "Events.get": lambda: events.get("evt-1"),
             "Events.list": events.list,
+            "Events.pause": lambda: events.pause("bill"),
             "Events.publish": lambda: events.publish(event),
             "Events.publish_many": lambda: events.publish_many([event]),
             "Events.replay": lambda: events.replay("evt-1"),
+            "Events.resume": lambda: events.resume("bill"),
             "Events.subscriptions": events.subscriptions,
         }
 
@@ -218,6 +225,10 @@ class Shop:
             "events show": ["evt-1"],
             "events replay": ["evt-1"],
             "events backfill": ["bill"],
+            "events subscriptions": [],
+            "events pause": ["bill"],
+            "events resume": ["bill"],
+            "sweep": ["stuck", target],
             "entities failed": [],
             "entities redrive": ["account/a-1"],
         }

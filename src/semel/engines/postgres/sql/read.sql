@@ -166,7 +166,7 @@ select q.queue, sum(q.pending)::bigint, min(q.since), (select semel_now())
                  where x.id = any(array(select s.execution from semel_ready s
                                          where s.lane = l.id and s.owner is null and s.attempt = 0
                                          order by s.seq limit 20))
-                   and (x.kind = 'task' or not exists (select 1 from semel_journal j where j.execution = x.id)))
+                   and (x.kind = 'task' or (select 1 from semel_journal j where j.execution = x.id limit 1) is null))
                  as since
           from semel_lane l where l.namespace = $1) q
  group by q.queue order by q.queue
