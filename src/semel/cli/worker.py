@@ -126,19 +126,8 @@ def worker(
 
     def work() -> Exit:
         starts = False if no_schedules else None
-        given = WorkerOptions(
-            target,
-            _split(queues),
-            concurrency,
-            lease,
-            grace,
-            starts,
-            relay,
-            log_level,
-            log_format,
-            metrics_port,
-            metrics_host,
-        )
+        logs, metrics = (log_level, log_format), (metrics_port, metrics_host)
+        given = WorkerOptions(target, _split(queues), concurrency, lease, grace, starts, relay, *logs, *metrics)
         if processes > 1:
             set_up_logging(given.log_level, given.log_format)
             return WorkerProcesses(processes, _as_arguments(given, debug), metrics_port).run()
