@@ -15,6 +15,8 @@ from semel.transactional.statements import Many, One, Row, Script, StatementHook
 T = TypeVar("T")
 CHANNEL: Final = "semel_outbox"
 CONNECT_TIMEOUT: Final = 10.0
+FINISH_CONNECTING: Final = 2.0
+"""Seconds that a connection which nobody wants any more may take to come about, before it is given up."""
 COMMAND_TIMEOUT: Final = 60.0
 SETTINGS: Final = {
     "application_name": "semel relay",
@@ -113,9 +115,21 @@ class PostgresOutbox:
         return self._connection
 
     async def _connect(self) -> asyncpg.Connection:
-        return await asyncpg.connect(
-            self._url, timeout=CONNECT_TIMEOUT, command_timeout=COMMAND_TIMEOUT, server_settings=SETTINGS
+        """A new connection. Who is cancelled meanwhile leaves none half open: asyncpg does not close it then."""
+        connecting = asyncio.ensure_future(
+            asyncpg.connect(
+                self._url, timeout=CONNECT_TIMEOUT, command_timeout=COMMAND_TIMEOUT, server_settings=SETTINGS
+            )
         )
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            await asyncio.wait([connecting], timeout=FINISH_CONNECTING)
+            if not connecting.done():
+                connecting.cancel()
+            elif not connecting.cancelled() and connecting.exception() is None:
+                connecting.result().terminate()
+            raise
 
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None
