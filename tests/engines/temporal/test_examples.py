@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,9 +30,16 @@ def run(cluster: TemporalWorld, folder: Path, *command: str) -> str:
     return "".join(line for line in said if "temporalio_sdk_core" not in line)
 
 
+def namespaces_of(example: ModuleType) -> set[str]:
+    """Of its own app, and of the examples that it works with."""
+    others = [one for one in vars(example).values() if isinstance(one, ModuleType)]
+    modules = [example, *(one for one in others if one.__name__.startswith("examples."))]
+    return {one.app.settings.namespace for one in modules}
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", SAYS)
 def test_an_example_shows_itself(cluster: TemporalWorld, name: str, tmp_path: Path) -> None:
-    namespace = import_module(f"examples.{name}").app.settings.namespace
-    run(cluster, tmp_path, "semel", "migrate", "--namespace", namespace)
+    for namespace in namespaces_of(import_module(f"examples.{name}")):
+        run(cluster, tmp_path, "semel", "migrate", "--namespace", namespace)
     assert SAYS[name] in run(cluster, tmp_path, f"examples.{name}")
