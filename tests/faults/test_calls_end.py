@@ -22,6 +22,7 @@ import pytest
 
 import semel
 from semel.cli.command import Exit
+from semel.engine.bounded import note_answer, silence_limit
 from semel.testing.temporal_server import TemporalServer, temporal_server
 from tests.cli.shell import semel as at_shell
 from tests.faults.server import await_stop, fragile_postgres
@@ -58,6 +59,22 @@ def test_every_verb_is_in_the_table(tmp_path: Path) -> None:
 def test_every_command_is_in_the_table(tmp_path: Path) -> None:
     listed = {*Shop("sqlite:///:memory:", tmp_path, bound=BOUND).commands("x")}
     assert listed | NEEDS_NO_SERVER | WAITS_AT_THE_SHELL | OF_ANOTHER_DATABASE == public_commands()
+
+
+async def test_a_task_that_outlives_the_verb_that_began_it_has_no_limit_of_it() -> None:
+    """It runs in the context of the verb; its answers came to an error after their commit, and were written again."""
+    ended = asyncio.Event()
+
+    async def write_counts() -> str:
+        await ended.wait()
+        note_answer()
+        return "written"
+
+    async with silence_limit(60, "apply"):
+        writing = asyncio.create_task(write_counts())
+        note_answer()
+    ended.set()
+    assert await writing == "written"
 
 
 async def call_timed(call: Callable[[], Awaitable[Any]]) -> tuple[float, str]:

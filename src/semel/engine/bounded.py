@@ -37,49 +37,79 @@ LONG: Final = frozenset(
 """Verbs that may have much to do. They end when nothing has been answered for the time of a call."""
 OWN_LIMITS: Final = frozenset({"start_many", "close"})
 """Those among LONG that see to their end themselves: each commit has one."""
-_silence: ContextVar[asyncio.Timeout | None] = ContextVar("semel_silence", default=None)
-"""When the verb under way gives up, unless it hears something."""
-_patience: ContextVar[float] = ContextVar("semel_patience")
-"""Seconds that it waits for the next answer."""
+
+
+class _Silence:
+    """When the verb under way gives up, unless it hears something.
+
+    Background tasks that a verb has begun share it by their context, and outlive the verb: for them it has no meaning.
+    """
+
+    def __init__(self, limit: asyncio.Timeout, seconds: float) -> None:
+        self._limit: asyncio.Timeout | None = limit
+        self._seconds = seconds
+
+    def note_answer(self) -> None:
+        """Wait for the next answer as long as for this one, unless the limit is suspended."""
+        if self._limit is not None and self._limit.when() is not None:
+            self.resume()
+
+    def suspend(self) -> None:
+        """Wait without a limit."""
+        self._wait(None)
+
+    def resume(self) -> None:
+        """Wait for the next answer, from now on."""
+        self._wait(asyncio.get_running_loop().time() + self._seconds)
+
+    def end(self) -> None:
+        """The verb has ended."""
+        self._limit = None
+
+    def _wait(self, until: float | None) -> None:
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(until)
+
+
+_silence: ContextVar[_Silence | None] = ContextVar("semel_silence", default=None)
 SLACK: Final = 0.5
 """Seconds that a caller's own timeout is exceeded by at most: an engine that answers keeps it by itself."""
 
 
 def note_answer() -> None:
     """The database or the cluster has answered: a verb that has much to do may go on waiting."""
-    limit = _silence.get()
-    if limit is not None and not limit.expired() and limit.when() is not None:
-        loop = asyncio.get_running_loop()
-        limit.reschedule(loop.time() + _patience.get())
+    silence = _silence.get()
+    if silence is not None:
+        silence.note_answer()
 
 
 @contextmanager
 def slow_work() -> Iterator[None]:
     """What is done here may take long without an answer, such as a migration of large tables."""
-    limit = _silence.get()
-    if limit is None or limit.expired():
+    silence = _silence.get()
+    if silence is None:
         yield
         return
-    limit.reschedule(None)
+    silence.suspend()
     try:
         yield
     finally:
-        if not limit.expired():
-            limit.reschedule(asyncio.get_running_loop().time() + _patience.get())
+        silence.resume()
 
 
 @asynccontextmanager
 async def silence_limit(seconds: float, what: str) -> AsyncIterator[None]:
     """EngineUnavailable: nothing was answered for so many seconds, however long all of it takes."""
     limit = asyncio.timeout(seconds)
+    silence = _Silence(limit, seconds)
     try:
         async with limit:
-            before = _silence.set(limit), _patience.set(seconds)
+            before = _silence.set(silence)
             try:
                 yield
             finally:
-                _silence.reset(before[0])
-                _patience.reset(before[1])
+                silence.end()
+                _silence.reset(before)
     except TimeoutError as error:
         if not limit.expired():
             raise
