@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+import semel
 from tests.docs.pages import ROOT
 from tests.docs.test_examples import SAYS
 from tests.temporal_world import TemporalWorld
@@ -32,9 +33,8 @@ def run(cluster: TemporalWorld, folder: Path, *command: str) -> str:
 
 def namespaces_of(example: ModuleType) -> set[str]:
     """Of its own app, and of the examples that it works with."""
-    others = [one for one in vars(example).values() if isinstance(one, ModuleType)]
-    modules = [example, *(one for one in others if one.__name__.startswith("examples."))]
-    return {one.app.settings.namespace for one in modules}
+    others = [vars(one).get("app") for one in vars(example).values() if isinstance(one, ModuleType)]
+    return {one.settings.namespace for one in [example.app, *others] if isinstance(one, semel.App)}
 
 
 @pytest.mark.timeout(300)
