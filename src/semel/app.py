@@ -186,7 +186,7 @@ class App(Inspection, Sweeping, Transactions):
         options, by_name = split_options(options, TaskOptions)
         connection = self._connection(options.pop("connection", None), "enqueue")
         self._refuse_foreign(task)
-        start = request(self.settings, task, args, by_name, **cast(dict[str, Any], options))
+        start = request(self.settings, task, args, by_name, **cast("dict[str, Any]", options))
         return await self._admit(start, options, connection)
 
     async def enqueue_many(self, calls: Iterable[Batch], **options: Unpack[StartOptions]) -> list[Handle[Any]]:
@@ -201,7 +201,7 @@ class App(Inspection, Sweeping, Transactions):
         for entry in calls:
             call, key = entry if isinstance(entry, tuple) else (entry, None)
             self._refuse_foreign(call)
-            starts.append(request(self.settings, call, (), {}, task_id=key, **cast(dict[str, Any], options)))
+            starts.append(request(self.settings, call, (), {}, task_id=key, **cast("dict[str, Any]", options)))
         verbs = await self._ready_verbs(connection)
         on_duplicate = options.get("on_duplicate", "return")
         if isinstance(verbs, OutboxVerbs):
@@ -249,15 +249,18 @@ class App(Inspection, Sweeping, Transactions):
             by_name = {**by_name, "task_queue": task_queue}
         if isinstance(workflow, str):
             able = self.engine.capabilities
-            start = foreign_request(self.settings, able, workflow, args, by_name, **cast(dict[str, Any], options))
+            start = foreign_request(self.settings, able, workflow, args, by_name, **cast("dict[str, Any]", options))
         else:
             self._refuse_foreign(workflow)
-            start = workflow_request(self.settings, workflow, args, by_name, **cast(dict[str, Any], options))
+            start = workflow_request(self.settings, workflow, args, by_name, **cast("dict[str, Any]", options))
         return await self._admit(start, options, connection)
 
     async def _admit(self, start: StartRequest, options: StartOptions, connection: Any) -> Handle[Any]:
-        verbs = await self._ready_verbs(connection)
         on_duplicate = options.get("on_duplicate", "return")
+        if connection is None and not self._unconfigured:
+            verbs: EngineVerbs | OutboxVerbs = self.engine
+        else:
+            verbs = await self._ready_verbs(connection)
         if isinstance(verbs, OutboxVerbs):
             return (await write_starts(self, verbs, [start], on_duplicate))[0]
         admission = await verbs.start(start)

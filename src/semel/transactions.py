@@ -14,7 +14,7 @@ from semel.engine.protocol import Engine, EngineVerbs, JoinedVerbs
 from semel.errors import ConfigError, DefinitionError, InvalidValue
 from semel.outbox import Outbox
 from semel.settings import Settings
-from semel.transactional.bound import bound, bound_connection, warn_outside
+from semel.transactional.bound import bound, connection_of
 from semel.transactional.outbox.database import hide_password, open_database
 from semel.transactional.outbox.dispatch import Dispatcher, Handler
 from semel.transactional.outbox.events import TYPE_LENGTH
@@ -45,12 +45,7 @@ class Transactions:
 
     def _connection(self, given: Any, verb: str) -> Any:
         """The connection that a verb uses: that which it was given, or the bound one; None: one of the engine's own."""
-        if given is not None:
-            return given
-        found = bound_connection(self)
-        if found is None:
-            warn_outside(self, verb)
-        return found
+        return connection_of(self, verb) if given is None else given
 
     async def _joined(self, connection: Any) -> JoinedVerbs | OutboxVerbs:
         """The verbs in a transaction of the caller's: the engine's own, or rows of an outbox in another database."""

@@ -91,7 +91,7 @@ def split_options(given: Given, kind: type[Given]) -> tuple[Given, dict[str, Any
 
     Type checkers know arguments by position, and by name through `charge.call(…)`; at run time both work here, too.
     """
-    by_name, known = cast(Mapping[str, Any], given), kind.__annotations__
+    by_name, known = cast("Mapping[str, Any]", given), kind.__annotations__
     if by_name.keys() <= known.keys():
         return given, {}
     options = {name: value for name, value in by_name.items() if name in known}

@@ -92,8 +92,10 @@ class Task(Generic[P, R]):
 
         `queue`: the one that was given to `enqueue`, if it is another than the task's own.
         """
-        name = (queue or self.queue) if self.key_scope == "queue" else self.name
-        return scoped_key(self.key_scope, name, check_key(task_id))
+        key = check_key(task_id)
+        if self.key_scope == "namespace":
+            return key
+        return scoped_key(self.key_scope, (queue or self.queue) if self.key_scope == "queue" else self.name, key)
 
     @property
     def keyed(self) -> bool:

@@ -44,17 +44,24 @@ def bound_connection(app: object) -> Any:
     return found.connection if found is not None and found.active and found.app is app else None
 
 
-def warn_outside(app: object, verb: str) -> None:
-    """Warn, once for each place in the code, if a transaction is open here that the verb is not going to be part of."""
+def connection_of(app: object, verb: str) -> Any:
+    """The connection that a verb of the app uses here; None: none.
+
+    Warns then, once for each place in the code, if a transaction is open here that the verb is not going to be part of.
+    """
     found = _bound.get()
     if found is not None and found.active:
-        if found.app is not app and found.connection is not None:
+        if found.app is app:
+            return found.connection
+        if found.connection is not None:
             _warn(verb, "a transaction that is bound to another app", "pass connection=")
-        return
-    django = sys.modules.get("django.db")
-    if django is None:
-        return
-    for connection in django.connections.all(initialized_only=True):
+    elif "django.db" in sys.modules:
+        _warn_in_atomic(verb)
+    return None
+
+
+def _warn_in_atomic(verb: str) -> None:
+    for connection in sys.modules["django.db"].connections.all(initialized_only=True):
         if connection.in_atomic_block:
             given = f"connection=connections[{connection.alias!r}]"
             _warn(verb, "transaction.atomic()", f"pass {given}, or wait with transaction.on_commit()")
