@@ -21,7 +21,7 @@ NOT_TIDY := --ignore=tests/tidy --ignore=tests/typing
 SPREAD := --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-busy check proof bench bench-peers lock clean
+.PHONY: help setup demo servers test test-fast test-busy check proof bench bench-peers lock clean
 
 
 help: ## Show this list
@@ -31,6 +31,10 @@ setup: $(DEV) ## Create .venv with everything the other targets need
 
 demo: $(BASE) ## See Semel work, in under a minute
 	@$(BIN)/semel demo
+
+servers: ## Install from Debian, as root, what some tests use and skip without: MariaDB, PgBouncer, promtool
+	@apt-get -qq update
+	@DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-upgrade --no-install-recommends mariadb-server pgbouncer prometheus
 
 test: $(DEV) ## Run the fast tests, then the slow ones (those of the house itself belong to check)
 	@fast=passed; slow=passed; \
