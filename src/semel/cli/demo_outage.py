@@ -1,0 +1,344 @@
+"""`semel demo outage`: tenants register while the engine is down, a relay is killed; each is provisioned once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+from asyncio.subprocess import Process
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from semel import App, Observer
+from semel.cli.command import Exit
+from semel.cli.demo_processes import DemoFailed, DemoProcesses
+from semel.cli.output import console
+
+BUSINESS: Final = "tenants.db"
+ENGINE: Final = "engine"
+"""The folder with the engine's database. While the engine is down it is elsewhere."""
+AWAY: Final = "engine-is-down"
+BEFORE: Final = 4
+MEANWHILE: Final = 12
+AFTER: Final = 4
+EVERY: Final = 0.15
+"""Seconds between two registrations while the engine is down."""
+LEASE: Final = "2s"
+"""For so long nobody else takes the rows of a relay that was killed."""
+LONGEST: Final = 90.0
+PATIENCE: Final = 30.0
+"""Seconds to wait for another writer of the business database."""
+
+TENANTS: Final = """
+create table tenant (
+  id integer primary key,
+  slug text not null unique,
+  status text not null default 'provisioning',
+  provisioned integer not null default 0,
+  engine text not null
+)
+"""
+"""`provisioned` counts how often provisioning was done, and `engine` says whether the engine was up or down."""
+
+
+@contextmanager
+def business(folder: Path) -> Iterator[sqlite3.Connection]:
+    """The database of the business, in one transaction: committed at the end, or rolled back."""
+    with closing(sqlite3.connect(folder / BUSINESS, timeout=PATIENCE)) as db, db:
+        yield db
+
+
+def provision(tenant: int) -> str:
+    """Make a tenant active. It reads the status first: a tenant that is active needs nothing."""
+    with business(Path.cwd()) as db:
+        db.execute("begin immediate")
+        (status,) = db.execute("select status from tenant where id = ?", (tenant,)).fetchone()
+        if status == "active":
+            return "was active"
+        db.execute("update tenant set status = 'active', provisioned = provisioned + 1 where id = ?", (tenant,))
+    return "active now"
+
+
+def open_app(folder: Path, observer: Observer | None = None) -> App:
+    """The app that the demo's processes share: its outbox is beside the business rows, its engine elsewhere."""
+    app = App(
+        f"sqlite:///{folder / ENGINE / 'semel.db'}",
+        namespace="demo",
+        outbox=f"sqlite:///{folder / BUSINESS}",
+        config=None,
+        observer=observer,
+    )
+    app.task(provision)
+    return app
+
+
+def register(app: App, folder: Path, slug: str, engine: str) -> tuple[int, bool]:
+    """Register a tenant and ask for its provisioning, in one transaction. Its id, and whether it is new."""
+    with business(folder) as db:
+        made = db.execute("insert or ignore into tenant (slug, engine) values (?, ?)", (slug, engine))
+        (tenant,) = db.execute("select id from tenant where slug = ?", (slug,)).fetchone()
+        if made.rowcount:
+            app.sync.enqueue(provision, tenant, task_id=f"provision-tenant-{tenant}", connection=db)
+        return tenant, bool(made.rowcount)
+
+
+@dataclass(frozen=True)
+class Registrations:
+    """What the business table says at the end, what is on record, and what was killed."""
+
+    tenants: list[tuple[str, str, int, str]]
+    """The business table: slug, status, how often it was provisioned, how the engine was when it registered."""
+    executions: int
+    repeats: int
+    """Registrations that were sent again and answered with the tenant that they had made."""
+    unmarked: int
+    """Starts that the killed relay had handed over and not marked."""
+    killed: int
+    """Processes that died of SIGKILL."""
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why it is not true that each was provisioned once; empty when it is true."""
+        doubts = []
+        if len(self.tenants) != BEFORE + MEANWHILE + AFTER:
+            doubts.append(f"{len(self.tenants)} of {BEFORE + MEANWHILE + AFTER} tenants are registered")
+        if self.while_down != MEANWHILE:
+            doubts.append(f"{self.while_down} of {MEANWHILE} registered while the engine was down")
+        if waiting := [slug for slug, status, _, _ in self.tenants if status != "active"]:
+            doubts.append(f"{len(waiting)} tenants are not active ({', '.join(waiting[:3])})")
+        for slug, _, times, _ in self.tenants:
+            if times != 1:
+                doubts.append(f"{slug} was provisioned {times} times")
+        if self.executions != len(self.tenants):
+            doubts.append(f"{self.executions} executions are on record for {len(self.tenants)} tenants")
+        if self.repeats != 1:
+            doubts.append(f"{self.repeats} registrations that were sent again gave the same tenant, not one")
+        if self.killed != 3 or self.unmarked < 1:
+            doubts.append(f"{self.killed} of 3 processes were killed, with {self.unmarked} starts that were not marked")
+        return doubts
+
+    @property
+    def while_down(self) -> int:
+        """Tenants that registered while there was no engine."""
+        return sum(engine == "down" for *_, engine in self.tenants)
+
+    def sum_up(self) -> str:
+        """The last line, counted from the business table."""
+        active = sum(status == "active" for _, status, _, _ in self.tenants)
+        times = sum(times for _, _, times, _ in self.tenants)
+        return (
+            f"once: {len(self.tenants)} tenants registered, {self.while_down} of them while the engine was down; "
+            f"{active} active, {times} provisioned, {self.killed} processes killed"
+        )
+
+
+@dataclass
+class Outage:
+    """One play of the demo, in a folder of its own."""
+
+    folder: Path
+    killed: int = 0
+    repeats: int = 0
+    unmarked: int = 0
+    slugs: Iterator[str] = field(default_factory=lambda: (f"tenant-{number}" for number in range(1, 1000)))
+    began: float = field(default_factory=time.monotonic)
+
+    async def play(self) -> Registrations:
+        """From the first registration until the last tenant is active."""
+        (self.folder / ENGINE).mkdir()
+        with business(self.folder) as db:
+            db.execute("pragma journal_mode = wal")
+            db.execute(TENANTS)
+        app = open_app(self.folder)
+        await app.outbox.init()
+        try:
+            async with DemoProcesses(self.folder) as processes:
+                await self._play(app, processes)
+            executions = len(await app.list(limit=1000))
+        finally:
+            await app.close()
+            await asyncio.to_thread(app.sync.close)
+        with business(self.folder) as db:
+            tenants = db.execute("select slug, status, provisioned, engine from tenant order by id").fetchall()
+        return Registrations(tenants, executions, self.repeats, self.unmarked, self.killed)
+
+    async def _play(self, app: App, processes: DemoProcesses) -> None:
+        relay = await self._start(processes, "run_relay", False)
+        worker = await self._start(processes, "run_worker", None)
+        self._say(f"The engine is up. Relay {relay.pid} and worker {worker.pid} run.")
+        await self._register(app, BEFORE, "up")
+        await processes.until(self._all_active, worker)
+        self._say(f"{BEFORE} tenants registered, and each is active.", "green")
+
+        await self._take_down(relay, worker)
+        relay = await self._start(processes, "run_relay", True)
+        self._say(f"Relay {relay.pid} starts, and finds no engine.")
+        await self._register(app, MEANWHILE, "down")
+        await processes.until(self._seen_down, relay)
+        self._say(f"{MEANWHILE} tenants registered all the same; {self._pending()} starts wait in the outbox.", "yellow")
+        await self._register_again(app)
+
+        (self.folder / AWAY).rename(self.folder / ENGINE)
+        self._say("The engine is back.", "bold green")
+        await self._kill_while_relaying(app, processes, relay)
+
+        relay = await self._start(processes, "run_relay", False)
+        worker = await self._start(processes, "run_worker", None)
+        self._say(f"Relay {relay.pid} takes over when the lease of the dead one is over; worker {worker.pid} starts.")
+        await self._register(app, AFTER, "up")
+        await processes.until(self._all_active, worker)
+        await processes.until(self._all_processed, relay)
+        self._say(f"{AFTER} more registered. Everything is relayed, and every tenant is active.", "green")
+
+    async def _start(self, processes: DemoProcesses, name: str, argument: object) -> Process:
+        process = await processes.start_function("demo_outage", name, argument, talks=True)
+        await processes.read(process)
+        return process
+
+    async def _register(self, app: App, count: int, engine: str) -> None:
+        for _, slug in zip(range(count), self.slugs, strict=False):
+            await asyncio.to_thread(register, app, self.folder, slug, engine)
+            await asyncio.sleep(EVERY if engine == "down" else 0)
+
+    async def _register_again(self, app: App) -> None:
+        """The last one gets impatient and sends the form again."""
+        with business(self.folder) as db:
+            last, slug = db.execute("select id, slug from tenant order by id desc limit 1").fetchone()
+        again, new = await asyncio.to_thread(register, app, self.folder, slug, "down")
+        self.repeats += again == last and not new
+        self._say(f"{slug} sends the form again, and is answered with the same tenant.")
+
+    async def _take_down(self, *processes: Process) -> None:
+        """Kill what uses the engine, and take its files away."""
+        for process in processes:
+            await self._kill(process)
+        (self.folder / ENGINE).rename(self.folder / AWAY)
+        self._say("Power cut: relay and worker are killed with SIGKILL, the engine's disk is gone.", "bold red")
+
+    async def _kill_while_relaying(self, app: App, processes: DemoProcesses, relay: Process) -> None:
+        """Kill the relay after the engine has answered it and before it has marked rows as processed."""
+        await processes.read(relay)
+        await self._kill(relay)
+        with business(self.folder) as db:
+            waiting = db.execute("select key from outbox_events where status = 'pending'").fetchall()
+        self.unmarked = sum([await app.find(key) is not None for (key,) in waiting])
+        self._say(
+            f"Relay {relay.pid} has handed over {self.unmarked} starts and marked none: it is killed with SIGKILL.",
+            "bold red",
+        )
+
+    async def _kill(self, process: Process) -> None:
+        process.kill()
+        self.killed += await process.wait() == -signal.SIGKILL
+
+    def _pending(self) -> int:
+        return self._count("select count(*) from outbox_events where status = 'pending'")
+
+    async def _all_processed(self) -> bool:
+        return self._pending() == 0
+
+    async def _all_active(self) -> bool:
+        return self._count("select count(*) from tenant where status <> 'active'") == 0
+
+    async def _seen_down(self) -> bool:
+        return self._count("select count(*) from outbox_destinations") == 1
+
+    def _count(self, query: str) -> int:
+        with business(self.folder) as db:
+            return int(db.execute(query).fetchone()[0])
+
+    def _say(self, text: str, style: str = "") -> None:
+        console().print(Text(f"{time.monotonic() - self.began:5.1f} s  ", "dim") + Text(text, style), soft_wrap=True)
+
+
+def play_outage() -> Exit:
+    """Play the demo and say what came of it; FAILED if its last line is not true."""
+    logging.getLogger("semel").addHandler(logging.NullHandler())
+    _line("Tenants register while the engine is down, and each is provisioned once.", "bold")
+    with tempfile.TemporaryDirectory(prefix="semel-demo-") as folder:
+        try:
+            found = asyncio.run(_within(Outage(Path(folder))))
+        except (DemoFailed, TimeoutError) as error:
+            _line(f"The demo cannot continue: {str(error) or f'it did not end within {LONGEST:g} s'}.", "bold red")
+            return Exit.FAILED
+    _line()
+    console().print(_table(found))
+    if found.doubts:
+        _line(f"NOT once: {'; '.join(found.doubts)}.", "bold red")
+        return Exit.FAILED
+    _line(found.sum_up(), "bold green")
+    return Exit.OK
+
+
+def _table(found: Registrations) -> Table:
+    """The business table, summed up."""
+    table = Table("registered while the engine was", "tenants", "active", "provisioned", title="tenants.db")
+    for engine in ("up", "down"):
+        rows = [row for row in found.tenants if row[3] == engine]
+        active = sum(status == "active" for _, status, _, _ in rows)
+        table.add_row(engine, str(len(rows)), str(active), str(sum(times for _, _, times, _ in rows)))
+    return table
+
+
+def _line(text: str = "", style: str = "") -> None:
+    console().print(Text(text, style), soft_wrap=True)
+
+
+async def _within(outage: Outage) -> Registrations:
+    async with asyncio.timeout(LONGEST):
+        return await outage.play()
+
+
+class StopAtSecondStart(Observer):
+    """Stops the process after the second start, so that the demo can kill it before it marks what it has handed over.
+
+    The first start only tries whether the engine is back.
+    """
+
+    def __init__(self) -> None:
+        self._started = 0
+
+    def observe(self, verb: str, seconds: float, error: BaseException | None) -> None:
+        """Block the event loop, and with it the relay, until the process is killed or the demo ends."""
+        self._started += verb == "start" and error is None
+        if self._started == 2:
+            _report(started=True)
+            sys.stdin.read()
+
+
+def run_relay(stops: bool) -> None:
+    """Relay until stdin ends; `stops`: until some rows are started and not marked, and then wait to be killed."""
+    asyncio.run(_relay(StopAtSecondStart() if stops else None))
+
+
+async def _relay(observer: Observer | None) -> None:
+    async with open_app(Path.cwd(), observer) as app, app.relay(lease=LEASE, poll="200ms"):
+        _report(ready=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+def run_worker(_: None) -> None:
+    """Work until stdin ends."""
+    asyncio.run(_work())
+
+
+async def _work() -> None:
+    async with open_app(Path.cwd()) as app, app.worker():
+        _report(ready=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+def _report(**what: Any) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
