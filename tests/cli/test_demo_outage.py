@@ -33,7 +33,7 @@ def test_an_outage_of_the_engine_strands_no_tenant() -> None:
     text = " ".join(told.out.split())
     assert "12 tenants registered all the same; 12 starts wait in the outbox" in text
     assert "sends the form again, and is answered with the same tenant" in text
-    assert "marked none: it is killed with SIGKILL" in text
+    assert "marked none: killed with SIGKILL" in text
 
 
 def test_what_is_true_is_summed_up() -> None:

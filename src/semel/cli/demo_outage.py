@@ -37,6 +37,8 @@ EVERY: Final = 0.15
 LEASE: Final = "2s"
 """For so long nobody else takes the rows of a relay that was killed."""
 LONGEST: Final = 90.0
+STOP_AFTER: Final = 6
+"""The relay that is killed has started so many when it is."""
 PATIENCE: Final = 30.0
 """Seconds to wait for another writer of the business database."""
 
@@ -59,6 +61,11 @@ def business(folder: Path) -> Iterator[sqlite3.Connection]:
         yield db
 
 
+definitions = App("sqlite:///:memory:", namespace="demo", config=None)
+"""What the demo's processes have in common; each opens it on the files of its folder."""
+
+
+@definitions.task
 def provision(tenant: int) -> str:
     """Make a tenant active. It reads the status first: a tenant that is active needs nothing."""
     with business(Path.cwd()) as db:
@@ -74,12 +81,12 @@ def open_app(folder: Path, observer: Observer | None = None) -> App:
     """The app that the demo's processes share: its outbox is beside the business rows, its engine elsewhere."""
     app = App(
         f"sqlite:///{folder / ENGINE / 'semel.db'}",
-        namespace="demo",
+        namespace=definitions.settings.namespace,
         outbox=f"sqlite:///{folder / BUSINESS}",
         config=None,
         observer=observer,
     )
-    app.task(provision)
+    app.tasks.add(provision)
     return app
 
 
@@ -174,37 +181,47 @@ class Outage:
         return Registrations(tenants, executions, self.repeats, self.unmarked, self.killed)
 
     async def _play(self, app: App, processes: DemoProcesses) -> None:
-        relay = await self._start(processes, "run_relay", False)
-        worker = await self._start(processes, "run_worker", None)
-        self._say(f"The engine is up. Relay {relay.pid} and worker {worker.pid} run.")
+        relays = [await self._prepare(processes, "run_relay", stops) for stops in (False, True, False)]
+        workers = [await self._prepare(processes, "run_worker", None) for _ in range(2)]
+        await self._begin(processes, relays[0])
+        await self._begin(processes, workers[0])
+        self._say(f"The engine is up. Relay {relays[0].pid} and worker {workers[0].pid} run.")
         await self._register(app, BEFORE, "up")
-        await processes.until(self._all_active, worker)
+        await processes.until(self._all_active, workers[0])
         self._say(f"{BEFORE} tenants registered, and each is active.", "green")
 
-        await self._take_down(relay, worker)
-        relay = await self._start(processes, "run_relay", True)
-        self._say(f"Relay {relay.pid} starts, and finds no engine.")
+        await self._take_down(relays[0], workers[0])
+        await self._begin(processes, relays[1])
+        self._say(f"Relay {relays[1].pid} begins, and finds no engine.")
         await self._register(app, MEANWHILE, "down")
-        await processes.until(self._seen_down, relay)
-        self._say(f"{MEANWHILE} tenants registered all the same; {self._pending()} starts wait in the outbox.", "yellow")
+        await processes.until(self._seen_down, relays[1])
+        self._say(
+            f"{MEANWHILE} tenants registered all the same; {self._pending()} starts wait in the outbox.", "yellow"
+        )
         await self._register_again(app)
 
         (self.folder / AWAY).rename(self.folder / ENGINE)
         self._say("The engine is back.", "bold green")
-        await self._kill_while_relaying(app, processes, relay)
+        await self._kill_while_relaying(app, processes, relays[1])
 
-        relay = await self._start(processes, "run_relay", False)
-        worker = await self._start(processes, "run_worker", None)
-        self._say(f"Relay {relay.pid} takes over when the lease of the dead one is over; worker {worker.pid} starts.")
+        await self._begin(processes, relays[2])
+        await self._begin(processes, workers[1])
+        self._say(
+            f"Relay {relays[2].pid} takes over when the lease of the dead one is over; worker {workers[1].pid} runs."
+        )
         await self._register(app, AFTER, "up")
-        await processes.until(self._all_active, worker)
-        await processes.until(self._all_processed, relay)
+        await processes.until(self._all_active, workers[1])
+        await processes.until(self._all_processed, relays[2])
         self._say(f"{AFTER} more registered. Everything is relayed, and every tenant is active.", "green")
 
-    async def _start(self, processes: DemoProcesses, name: str, argument: object) -> Process:
-        process = await processes.start_function("demo_outage", name, argument, talks=True)
+    async def _prepare(self, processes: DemoProcesses, name: str, argument: object) -> Process:
+        """Start a process, which does nothing yet: Python takes a while, and these may take it together."""
+        return await processes.start_function("demo_outage", name, argument, talks=True)
+
+    async def _begin(self, processes: DemoProcesses, process: Process) -> None:
+        if process.stdin is not None:
+            process.stdin.write(b"begin\n")
         await processes.read(process)
-        return process
 
     async def _register(self, app: App, count: int, engine: str) -> None:
         for _, slug in zip(range(count), self.slugs, strict=False):
@@ -234,7 +251,7 @@ class Outage:
             waiting = db.execute("select key from outbox_events where status = 'pending'").fetchall()
         self.unmarked = sum([await app.find(key) is not None for (key,) in waiting])
         self._say(
-            f"Relay {relay.pid} has handed over {self.unmarked} starts and marked none: it is killed with SIGKILL.",
+            f"Relay {relay.pid} has handed over {self.unmarked} starts and marked none: killed with SIGKILL.",
             "bold red",
         )
 
@@ -300,10 +317,10 @@ async def _within(outage: Outage) -> Registrations:
         return await outage.play()
 
 
-class StopAtSecondStart(Observer):
-    """Stops the process after the second start, so that the demo can kill it before it marks what it has handed over.
+class StopAmongStarts(Observer):
+    """Stops the process in the middle of a batch, so that the demo can kill it before it marks what it has handed over.
 
-    The first start only tries whether the engine is back.
+    With the first start a relay only tries whether the engine is back.
     """
 
     def __init__(self) -> None:
@@ -312,17 +329,19 @@ class StopAtSecondStart(Observer):
     def observe(self, verb: str, seconds: float, error: BaseException | None) -> None:
         """Block the event loop, and with it the relay, until the process is killed or the demo ends."""
         self._started += verb == "start" and error is None
-        if self._started == 2:
+        if self._started == STOP_AFTER:
             _report(started=True)
             sys.stdin.read()
 
 
 def run_relay(stops: bool) -> None:
     """Relay until stdin ends; `stops`: until some rows are started and not marked, and then wait to be killed."""
-    asyncio.run(_relay(StopAtSecondStart() if stops else None))
+    asyncio.run(_relay(StopAmongStarts() if stops else None))
 
 
 async def _relay(observer: Observer | None) -> None:
+    if not sys.stdin.readline():
+        return
     async with open_app(Path.cwd(), observer) as app, app.relay(lease=LEASE, poll="200ms"):
         _report(ready=True)
         await asyncio.to_thread(sys.stdin.read)
@@ -334,6 +353,8 @@ def run_worker(_: None) -> None:
 
 
 async def _work() -> None:
+    if not sys.stdin.readline():
+        return
     async with open_app(Path.cwd()) as app, app.worker():
         _report(ready=True)
         await asyncio.to_thread(sys.stdin.read)
