@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from uuid import uuid4
 
 from pydantic import BaseModel, Field
 from sqlalchemy import select
@@ -25,11 +26,9 @@ class AlreadyTaken(Exception):
 
 async def add_tenant(session: AsyncSession, form: RegistrationForm) -> Tenant:
     """Add the rows and the start to the session's transaction. No engine is called."""
-    tenant = Tenant(name=form.name, slug=form.slug)
-    session.add(tenant)
-    await session.flush()
-    user = User(tenant_id=tenant.id, email=form.email)
-    session.add(user)
+    tenant = Tenant(id=uuid4(), name=form.name, slug=form.slug)
+    user = User(id=uuid4(), tenant_id=tenant.id, email=form.email)
+    session.add_all([tenant, user])
     await session.flush()
     await app.start_workflow(
         provision_tenant, tenant.id, user.id, workflow_id=workflow_id(tenant.id), connection=session

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from httpx import ASGITransport, AsyncClient, Response
@@ -57,13 +57,12 @@ class Site:
 
     async def add_tenant(self, slug: str, *, age: timedelta, status: str = "provisioning") -> UUID:
         """A tenant whose start was lost: the rows are there, and nothing else."""
-        created = self.models.now() - age
+        id_, created = uuid4(), self.models.now() - age
         async with self.database.sessions.begin() as session:
-            tenant = self.models.Tenant(slug=slug, name=slug, status=status, created_at=created)
-            session.add(tenant)
+            session.add(self.models.Tenant(id=id_, slug=slug, name=slug, status=status, created_at=created))
             await session.flush()
-            session.add(self.models.User(tenant_id=tenant.id, email=f"{slug}@example.org"))
-        return tenant.id  # type: ignore[no-any-return]
+            session.add(self.models.User(id=uuid4(), tenant_id=id_, email=f"{slug}@example.org"))
+        return id_
 
     async def make_older(self, age: timedelta) -> None:
         """Let every tenant have registered so much earlier."""
@@ -78,6 +77,10 @@ class Site:
             return not await self.sql("select 1 from tenants where status <> 'active'")
 
         await eventually(active, within=SOON * 2)
+
+    async def nothing_waits(self) -> bool:
+        """Has every row of the outbox been relayed?"""
+        return (await self.app.outbox.state()).pending == 0
 
     async def finished(self, tenant: UUID) -> str:
         """What the workflow of a tenant returned."""

@@ -27,7 +27,7 @@ AFTER = [f"after-{number}" for number in range(2)]
 
 
 class Outage(NamedTuple):
-    """A site whose engine can be taken away."""
+    """A site whose engine can be taken away. A call of it takes five seconds at most, so that tests need not wait."""
 
     site: Site
     begin: Callable[[], None]

@@ -333,6 +333,9 @@ class StopAmongStarts(Observer):
             _report(started=True)
             sys.stdin.read()
 
+    def event(self, event: object) -> None:
+        """Nothing else is of interest."""
+
 
 def run_relay(stops: bool) -> None:
     """Relay until stdin ends; `stops`: until some rows are started and not marked, and then wait to be killed."""
