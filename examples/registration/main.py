@@ -38,14 +38,14 @@ async def main() -> None:
     async with lifespan(web), AsyncClient(transport=ASGITransport(web), base_url="http://registration") as client:
         answers: list[Response] = [await client.post("/tenants", json=form) for form in FORMS]
         again = [await client.post("/tenants", json=form) for form in FORMS]
-        print("registered:", [answer.status_code for answer in answers])
-        print("sent again:", [answer.status_code for answer in again])
+        print("registered:", *[answer.status_code for answer in answers])
+        print("sent again:", *[answer.status_code for answer in again])
         print("same tenants:", [one.json()["id"] for one in answers] == [one.json()["id"] for one in again])
         print("waiting in the outbox:", (await app.outbox.state()).pending)
         async with app.relay(), app.worker():
             while (found := await statuses(client)) != ["active"] * 3:
                 await asyncio.sleep(0.05)
-        print("now:", found)
+        print("now:", *found)
         print("databases made by this run:", len(done.databases))
 
 

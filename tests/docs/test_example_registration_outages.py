@@ -27,15 +27,22 @@ AFTER = [f"after-{number}" for number in range(2)]
 
 
 class Outage(NamedTuple):
-    """A site whose engine can be taken away. A call of it takes five seconds at most, so that tests need not wait."""
+    """A site whose engine can be taken away."""
 
     site: Site
     begin: Callable[[], None]
     end: Callable[[], None]
 
 
+@pytest.fixture(autouse=True)
+def _settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call to an engine that neither answers nor refuses ends after five seconds; after 30 unless it is set."""
+    (tmp_path / "semel.toml").write_text('call_timeout = "5s"\n')
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
-def postgres_crashes(postgres_server: Postgres, tmp_path: Path) -> Iterator[Outage]:
+def postgres_crashes(postgres_server: Postgres) -> Iterator[Outage]:
     """`stop -m immediate` of the engine's server; the tenants are on another one."""
     postgres_server.sql("create database registration_outage")
     database = postgres_server.url("registration_outage").replace("postgresql:", "postgresql+asyncpg:")
