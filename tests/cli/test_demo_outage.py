@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from semel.cli import demo_outage
-from semel.cli.demo_outage import AFTER, BEFORE, BUSINESS, ENGINE, MEANWHILE, Outage, Registrations, register
+from semel.cli.demo_outage import AFTER, BEFORE, BUSINESS, ENGINE, MEANWHILE, Business, Outage, Registrations, register
 from semel.cli.demo_processes import DemoFailed
 from tests.cli.shell import semel
 
@@ -33,7 +33,7 @@ def test_an_outage_of_the_engine_strands_no_tenant() -> None:
     text = " ".join(told.out.split())
     assert "12 tenants registered all the same; 12 starts wait in the outbox" in text
     assert "sends the form again, and is answered with the same tenant" in text
-    assert "marked none: killed with SIGKILL" in text
+    assert "marked none of them: killed with SIGKILL" in text
 
 
 def test_what_is_true_is_summed_up() -> None:
@@ -79,8 +79,8 @@ def test_a_process_that_ends_early_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 def test_registering_does_not_touch_the_engine(tmp_path: Path) -> None:
     """It is not there, and nothing makes it; the row of the outbox is committed with the tenant."""
     app = demo_outage.open_app(tmp_path)
-    with closing(sqlite3.connect(tmp_path / BUSINESS)) as db:
-        db.execute(demo_outage.TENANTS)
+    with Business(tmp_path) as business:
+        business.run("create_tenants")
     asyncio.run(app.outbox.init())
     assert register(app, tmp_path, "ada", "down") == (1, True)
     assert register(app, tmp_path, "ada", "down") == (1, False)

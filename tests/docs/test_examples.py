@@ -56,7 +56,7 @@ SAYS_AGAIN = {
     "rewards": "1100 points, platinum\nmailed by this run:\n[]",
     "incident_router.router": "agent:shop.error_rate:opened:3 cooling down",
     "incident_router.scheduler": "agent:graphs.alert.report:opened:3 cooling down",
-    "registration.main": "sent again: 200 200 200\nsame tenants: True\nwaiting in the outbox: 0",
+    "registration.main": "waiting in the outbox: 0\nnow: active active active\ndatabases made by this run: 0",
 }
 """What the second run in the same folder says: it ends by itself, and nothing is done twice."""
 

@@ -12,9 +12,12 @@ import tempfile
 import time
 from asyncio.subprocess import Process
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Final
 
 from rich.table import Table
@@ -24,6 +27,7 @@ from semel import App, Observer
 from semel.cli.command import Exit
 from semel.cli.demo_processes import DemoFailed, DemoProcesses
 from semel.cli.output import console
+from semel.transactional.statements import read_queries
 
 BUSINESS: Final = "tenants.db"
 ENGINE: Final = "engine"
@@ -42,23 +46,35 @@ STOP_AFTER: Final = 6
 PATIENCE: Final = 30.0
 """Seconds to wait for another writer of the business database."""
 
-TENANTS: Final = """
-create table tenant (
-  id integer primary key,
-  slug text not null unique,
-  status text not null default 'provisioning',
-  provisioned integer not null default 0,
-  engine text not null
-)
-"""
-"""`provisioned` counts how often provisioning was done, and `engine` says whether the engine was up or down."""
+
+@cache
+def _queries() -> dict[str, str]:
+    return read_queries(resources.files("semel.cli") / "demo_sql")
 
 
-@contextmanager
-def business(folder: Path) -> Iterator[sqlite3.Connection]:
-    """The database of the business, in one transaction: committed at the end, or rolled back."""
-    with closing(sqlite3.connect(folder / BUSINESS, timeout=PATIENCE)) as db, db:
-        yield db
+class Business:
+    """A transaction in the database of the business: committed at the end of `with`, or rolled back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.db = sqlite3.connect(folder / BUSINESS, timeout=PATIENCE, isolation_level=None)
+
+    def run(self, name: str, *args: object) -> sqlite3.Cursor:
+        """Run a statement of demo_sql/outage.sql."""
+        return self.db.execute(_queries()[name], args)
+
+    def count(self, name: str) -> int:
+        """The number that a statement of demo_sql/outage.sql finds."""
+        return int(self.run(name).fetchone()[0])
+
+    def __enter__(self) -> Business:
+        self.db.execute("begin immediate")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with closing(self.db):
+            self.db.execute("commit" if kind is None else "rollback")
 
 
 definitions = App("sqlite:///:memory:", namespace="demo", config=None)
@@ -68,12 +84,11 @@ definitions = App("sqlite:///:memory:", namespace="demo", config=None)
 @definitions.task
 def provision(tenant: int) -> str:
     """Make a tenant active. It reads the status first: a tenant that is active needs nothing."""
-    with business(Path.cwd()) as db:
-        db.execute("begin immediate")
-        (status,) = db.execute("select status from tenant where id = ?", (tenant,)).fetchone()
+    with Business(Path.cwd()) as business:
+        (status,) = business.run("status_of_tenant", tenant).fetchone()
         if status == "active":
             return "was active"
-        db.execute("update tenant set status = 'active', provisioned = provisioned + 1 where id = ?", (tenant,))
+        business.run("activate_tenant", tenant)
     return "active now"
 
 
@@ -92,12 +107,12 @@ def open_app(folder: Path, observer: Observer | None = None) -> App:
 
 def register(app: App, folder: Path, slug: str, engine: str) -> tuple[int, bool]:
     """Register a tenant and ask for its provisioning, in one transaction. Its id, and whether it is new."""
-    with business(folder) as db:
-        made = db.execute("insert or ignore into tenant (slug, engine) values (?, ?)", (slug, engine))
-        (tenant,) = db.execute("select id from tenant where slug = ?", (slug,)).fetchone()
-        if made.rowcount:
-            app.sync.enqueue(provision, tenant, task_id=f"provision-tenant-{tenant}", connection=db)
-        return tenant, bool(made.rowcount)
+    with Business(folder) as business:
+        new = business.run("add_tenant", slug, engine).rowcount == 1
+        (tenant,) = business.run("tenant_of_slug", slug).fetchone()
+        if new:
+            app.sync.enqueue(provision, tenant, task_id=f"provision-tenant-{tenant}", connection=business.db)
+    return tenant, new
 
 
 @dataclass(frozen=True)
@@ -164,9 +179,8 @@ class Outage:
     async def play(self) -> Registrations:
         """From the first registration until the last tenant is active."""
         (self.folder / ENGINE).mkdir()
-        with business(self.folder) as db:
-            db.execute("pragma journal_mode = wal")
-            db.execute(TENANTS)
+        with Business(self.folder) as business:
+            business.run("create_tenants")
         app = open_app(self.folder)
         await app.outbox.init()
         try:
@@ -176,8 +190,8 @@ class Outage:
         finally:
             await app.close()
             await asyncio.to_thread(app.sync.close)
-        with business(self.folder) as db:
-            tenants = db.execute("select slug, status, provisioned, engine from tenant order by id").fetchall()
+        with Business(self.folder) as business:
+            tenants = business.run("all_tenants").fetchall()
         return Registrations(tenants, executions, self.repeats, self.unmarked, self.killed)
 
     async def _play(self, app: App, processes: DemoProcesses) -> None:
@@ -230,8 +244,8 @@ class Outage:
 
     async def _register_again(self, app: App) -> None:
         """The last one gets impatient and sends the form again."""
-        with business(self.folder) as db:
-            last, slug = db.execute("select id, slug from tenant order by id desc limit 1").fetchone()
+        with Business(self.folder) as business:
+            last, slug = business.run("newest_tenant").fetchone()
         again, new = await asyncio.to_thread(register, app, self.folder, slug, "down")
         self.repeats += again == last and not new
         self._say(f"{slug} sends the form again, and is answered with the same tenant.")
@@ -247,11 +261,11 @@ class Outage:
         """Kill the relay after the engine has answered it and before it has marked rows as processed."""
         await processes.read(relay)
         await self._kill(relay)
-        with business(self.folder) as db:
-            waiting = db.execute("select key from outbox_events where status = 'pending'").fetchall()
+        with Business(self.folder) as business:
+            waiting = business.run("pending_keys").fetchall()
         self.unmarked = sum([await app.find(key) is not None for (key,) in waiting])
         self._say(
-            f"Relay {relay.pid} has handed over {self.unmarked} starts and marked none: killed with SIGKILL.",
+            f"Relay {relay.pid} has handed over {self.unmarked} starts and marked none of them: killed with SIGKILL.",
             "bold red",
         )
 
@@ -260,20 +274,20 @@ class Outage:
         self.killed += await process.wait() == -signal.SIGKILL
 
     def _pending(self) -> int:
-        return self._count("select count(*) from outbox_events where status = 'pending'")
+        return self._count("count_pending")
 
     async def _all_processed(self) -> bool:
         return self._pending() == 0
 
     async def _all_active(self) -> bool:
-        return self._count("select count(*) from tenant where status <> 'active'") == 0
+        return self._count("count_not_active") == 0
 
     async def _seen_down(self) -> bool:
-        return self._count("select count(*) from outbox_destinations") == 1
+        return self._count("count_unavailable") == 1
 
     def _count(self, query: str) -> int:
-        with business(self.folder) as db:
-            return int(db.execute(query).fetchone()[0])
+        with Business(self.folder) as business:
+            return business.count(query)
 
     def _say(self, text: str, style: str = "") -> None:
         console().print(Text(f"{time.monotonic() - self.began:5.1f} s  ", "dim") + Text(text, style), soft_wrap=True)
