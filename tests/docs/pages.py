@@ -12,6 +12,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *DOCS.rglob("*.md"
 
 _FENCE = re.compile(r"(?m)^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')
+_FROM = re.compile(r'from="([^"]+)"')
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -28,6 +29,12 @@ class Block:
     def title(self) -> str | None:
         """The file that the reader is asked to write."""
         found = _TITLE.search(self.marks)
+        return found[1] if found else None
+
+    @property
+    def excerpt_of(self) -> str | None:
+        """The file of the repository that it shows a part of."""
+        found = _FROM.search(self.marks)
         return found[1] if found else None
 
     @property

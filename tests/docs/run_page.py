@@ -5,7 +5,7 @@
 Blocks share their names and one event loop, so `await` works at the top level. A block of any kind with
 `title="shop.py"` is written to that file instead, and run as a program of its own if it says `run`. A
 `text output` block must be what the Python block before it printed, but for ids and times. In a block
-`console run` every `$ semel …` must end well. The working folder is the reader's.
+`console run` every `$ semel …`, `$ alembic …` and `$ python …` must end well. The working folder is the reader's.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ VARIES = (
     (re.compile(r"\b[0-9a-f]{32}\b"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?"), "TIME"),
 )
+PROGRAMS = {"semel": ["-m", "semel"], "alembic": ["-m", "alembic"], "python": []}
+"""What a reader can type, and how this Python runs it."""
 
 
 def compiled(block: Block, page: Path) -> CodeType:
@@ -62,6 +64,7 @@ async def run(page: Path) -> int:
 
 def write(block: Block, name: str) -> str:
     """Write the file; if the page tells the reader to run it, what it prints."""
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
     Path(name).write_text(block.body, encoding="utf-8")
     if "run" not in block.marks.split():
         return ""
@@ -74,8 +77,9 @@ def write(block: Block, name: str) -> str:
 def command(block: Block) -> None:
     """Type the commands of a console block."""
     for line in block.body.splitlines():
-        if line.startswith("$ semel "):
-            words = [sys.executable, "-m", "semel", *shlex.split(line, comments=True)[2:]]
+        if line.startswith(tuple(f"$ {program} " for program in PROGRAMS)):
+            _, program, *arguments = shlex.split(line, comments=True)
+            words = [sys.executable, *PROGRAMS[program], *arguments]
             done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
             if done.returncode:
                 raise SystemExit(f"{line}\nended with {done.returncode}:\n{done.stdout}{done.stderr}")

@@ -13,7 +13,7 @@ import pytest
 from bench.server import Postgres
 from semel.settings import read_settings
 from semel.testing.temporal_server import TemporalServer
-from tests.docs.pages import PAGES, ROOT, blocks, short
+from tests.docs.pages import PAGES, ROOT, Block, blocks, read, short
 
 pytestmark = pytest.mark.slow
 
@@ -69,9 +69,20 @@ def test_few_snippets_are_excused() -> None:
         f"{short(page)}:{block.line}"
         for page in PAGES
         for block in blocks(page)
-        if block.language == "python" and not block.runs
+        if block.language == "python" and not block.runs and block.excerpt_of is None
     ]
     assert len(excused) <= MOST_THAT_DO_NOT_RUN, excused
+
+
+@pytest.mark.parametrize(
+    ("page", "block"),
+    [(page, block) for page in PAGES for block in blocks(page) if block.excerpt_of is not None],
+    ids=lambda part: short(part) if isinstance(part, Path) else str(part.line),
+)
+def test_an_excerpt_is_what_the_file_says(page: Path, block: Block) -> None:
+    """Such a block does not run on the page: the tests of its file run it."""
+    assert block.excerpt_of is not None
+    assert block.body in read(block.excerpt_of)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=short)

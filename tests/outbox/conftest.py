@@ -31,10 +31,11 @@ def mariadb_server() -> Iterator[str]:
             yield url
 
 
-def new_place(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:
-    """A database with an outbox, and with nothing of Semel's engine."""
+def new_database(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:
+    """An empty database."""
     number = next(_numbers)
     if kind == "sqlite":
+        (folder / f"shop{number}.db").touch()
         place = PLACES[kind](f"sqlite:///{folder}/shop{number}.db")
     elif kind == "postgres":
         server: Postgres = request.getfixturevalue("postgres_server")
@@ -48,6 +49,12 @@ def new_place(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:
         make = PLACES[kind](f"{address}mysql")
         asyncio.run(make.sql(f"create database {name} character set utf8mb4"))
         place = PLACES[kind](f"{address}{name}")
+    return place
+
+
+def new_place(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:
+    """A database with an outbox, and with nothing of Semel's engine."""
+    place = new_database(kind, folder, request)
     asyncio.run(place.prepare())
     return place
 

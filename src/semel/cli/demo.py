@@ -20,6 +20,7 @@ from rich.text import Text
 from semel import App, ConfigError, EngineError, EngineUnavailable, Execution, Explanation, Handle, Status
 from semel.cli.command import Debug, Exit, guarded
 from semel.cli.demo_events import play_events
+from semel.cli.demo_outage import play_outage
 from semel.cli.demo_processes import LOG, DemoFailed, DemoProcesses
 from semel.cli.demo_schedules import play_schedules
 from semel.cli.demo_shop import (
@@ -52,12 +53,15 @@ class Which(StrEnum):
 
     SCHEDULES = "schedules"
     EVENTS = "events"
+    OUTAGE = "outage"
 
 
 def demo(
     which: Annotated[
         Which | None,
-        typer.Argument(help="Another demo: schedules, events.", show_default=False, metavar="[schedules|events]"),
+        typer.Argument(
+            help="Another demo: schedules, events, outage.", show_default=False, metavar="[schedules|events|outage]"
+        ),
     ] = None,
     folder: Annotated[Path, typer.Option("--dir", help="The folder for the demo's files.")] = Path(".semel-demo"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete the last run and start over.")] = False,
@@ -71,6 +75,8 @@ def demo(
     `semel demo schedules`: three minutes of virtual time with an outage in it, under the three misfire policies.
 
     `semel demo events`: one payment delivered five times by three processes, one of which is killed; one run.
+
+    `semel demo outage`: tenants register while the engine is down, a relay is killed; each is provisioned once.
     """
 
     def work() -> Exit:
@@ -78,6 +84,8 @@ def demo(
             return play_schedules()
         if which is Which.EVENTS:
             return play_events()
+        if which is Which.OUTAGE:
+            return play_outage()
         with _locked(folder):
             if fresh:
                 _delete_files(folder)

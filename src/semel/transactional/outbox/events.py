@@ -201,8 +201,9 @@ def is_newer(payload: bytes) -> bool:
 
 
 def row_of_start(namespace: str, request: StartRequest, options: RowOptions) -> NewRow:
-    """A request for an execution, as it is."""
-    return _new(namespace, START, request.to_bytes(), request.key, request.fingerprint, request.key, options)
+    """A request for an execution, as it is. Without a key it goes by its id."""
+    about = request.id if request.key is None else request.key
+    return _new(namespace, START, request.to_bytes(), request.key, request.fingerprint, about, options)
 
 
 def row_of_message(namespace: str, message: Message, options: RowOptions) -> NewRow:

@@ -5,7 +5,7 @@ create table if not exists outbox_events (
   event_type varchar(100) not null,
   aggregate_id text,
   payload json not null default '{}',
-  status text not null default 'pending' check (status in ('pending', 'processed', 'failed')),
+  status text not null default 'pending',
   retry_count integer not null default 0,
   max_retries integer not null default 10,
   last_error text,
@@ -16,16 +16,19 @@ create table if not exists outbox_events (
   fingerprint bytea,
   execution_id text,
   order_key text,
-  on_failure text not null default 'hold' check (on_failure in ('hold', 'continue')),
+  on_failure text not null default 'hold',
   -- When a relay may take it; while one has it, the end of its lease.
   next_attempt_at timestamptz not null default now(),
   lease_token text,
-  leased_by text
+  leased_by text,
+  constraint outbox_events_status_check check (status in ('pending', 'processed', 'failed')),
+  constraint outbox_events_on_failure_check check (on_failure in ('hold', 'continue'))
 );
 create index if not exists outbox_events_status on outbox_events (status, created_at);
 create index if not exists outbox_events_aggregate on outbox_events (aggregate_id);
-create index if not exists outbox_events_due on outbox_events (namespace, next_attempt_at, id) where status = 'pending';
-create index if not exists outbox_events_order on outbox_events (namespace, order_key, id)
+create index if not exists outbox_events_due on outbox_events (namespace, status, next_attempt_at, id)
+  where status = 'pending';
+create index if not exists outbox_events_order on outbox_events (namespace, order_key, status, id)
   where order_key is not null and status <> 'processed';
 
 -- Relays that live.

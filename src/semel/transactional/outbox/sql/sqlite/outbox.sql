@@ -132,6 +132,12 @@ order by id desc limit ?4
 select id, event_type, aggregate_id, payload, status, retry_count, max_retries, last_error, created_at,
   processed_at, namespace, key, execution_id, order_key, on_failure, next_attempt_at, leased_by from outbox_events where id = ?1
 
+-- name: find_start
+-- The newest start that goes by an aggregate_id.
+select status, payload, last_error, created_at from outbox_events
+where namespace = $1 and aggregate_id = $2 and event_type = 'semel.start'
+order by id desc limit 1
+
 -- name: redrive_event
 -- Try a row again that failed for good.
 update outbox_events set status = 'pending', retry_count = 0, next_attempt_at = strftime('%Y-%m-%d %H:%M:%f', 'now'), lease_token = null, leased_by = null

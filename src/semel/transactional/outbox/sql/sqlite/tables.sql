@@ -2,11 +2,11 @@
 -- starts what they ask for. `key`, `fingerprint` and `execution_id` say what a row starts; `payload` holds all of it.
 -- Times are text in UTC, to the millisecond.
 create table if not exists outbox_events (
-  id integer primary key autoincrement,
-  event_type varchar(100) not null check (length(event_type) <= 100),
+  id integer not null primary key autoincrement,
+  event_type varchar(100) not null,
   aggregate_id text,
-  payload text not null default '{}' check (json_valid(payload)),
-  status text not null default 'pending' check (status in ('pending', 'processed', 'failed')),
+  payload text not null default '{}',
+  status text not null default 'pending',
   retry_count integer not null default 0,
   max_retries integer not null default 10,
   last_error text,
@@ -17,21 +17,26 @@ create table if not exists outbox_events (
   fingerprint blob,
   execution_id text,
   order_key text,
-  on_failure text not null default 'hold' check (on_failure in ('hold', 'continue')),
+  on_failure text not null default 'hold',
   -- When a relay may take it; while one has it, the end of its lease.
   next_attempt_at text not null default (strftime('%Y-%m-%d %H:%M:%f', 'now')),
   lease_token text,
-  leased_by text
+  leased_by text,
+  constraint outbox_events_event_type_check check (length(event_type) <= 100),
+  constraint outbox_events_payload_check check (json_valid(payload)),
+  constraint outbox_events_status_check check (status in ('pending', 'processed', 'failed')),
+  constraint outbox_events_on_failure_check check (on_failure in ('hold', 'continue'))
 );
 create index if not exists outbox_events_status on outbox_events (status, created_at);
 create index if not exists outbox_events_aggregate on outbox_events (aggregate_id);
-create index if not exists outbox_events_due on outbox_events (namespace, next_attempt_at, id) where status = 'pending';
-create index if not exists outbox_events_order on outbox_events (namespace, order_key, id)
+create index if not exists outbox_events_due on outbox_events (namespace, status, next_attempt_at, id)
+  where status = 'pending';
+create index if not exists outbox_events_order on outbox_events (namespace, order_key, status, id)
   where order_key is not null and status <> 'processed';
 
 -- Relays that live.
 create table if not exists outbox_relays (
-  id text primary key,
+  id text not null primary key,
   namespace text not null,
   started_at text not null default (strftime('%Y-%m-%d %H:%M:%f', 'now')),
   expires_at text not null,
@@ -40,7 +45,7 @@ create table if not exists outbox_relays (
 
 -- Engines that do not answer, with the time of the one next try that all relays share.
 create table if not exists outbox_destinations (
-  namespace text primary key,
+  namespace text not null primary key,
   failures integer not null,
   retry_at text not null,
   last_error text not null,
@@ -49,7 +54,7 @@ create table if not exists outbox_destinations (
 
 -- Keys of effects that have happened in this database (`semel.once`).
 create table if not exists inbox_keys (
-  key text primary key,
+  key text not null primary key,
   recorded_at text not null default (strftime('%Y-%m-%d %H:%M:%f', 'now')),
   expires_at text not null
 );
