@@ -102,7 +102,7 @@ def tables_sql(dialect: str, *, drop: bool = False) -> str:
 
 def no_outbox(name: str) -> MigrationNeeded:
     """The error of a database without the tables."""
-    return MigrationNeeded(f"there is no outbox in {name}: its tables are missing. Run: semel outbox init --url …")
+    return MigrationNeeded(f"there is no outbox in {name}: its tables are missing. Run: semel outbox init --database …")
 
 
 async def sleep_until(event: asyncio.Event, seconds: float) -> None:
