@@ -157,6 +157,10 @@ class App(Inspection, Sweeping, Transactions):
         self._last = (loop, engine)
         return engine
 
+    def running_loop(self) -> asyncio.AbstractEventLoop | None:
+        """An event loop that runs and uses this app; for what is asked from other threads."""
+        return next((loop for loop in list(self._engines) if loop.is_running()), None)
+
     @cached_property
     def sync(self) -> SyncApp:
         """The same verbs without await, for scripts, Flask and Django."""

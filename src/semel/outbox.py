@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.codec import encode
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_key, check_name
+from semel.engine.bounded import time_limit
 from semel.engine.protocol import Finding
 from semel.errors import EngineError, InvalidValue, NotFound, NotRedrivable, phrase
 from semel.transactional.outbox import scripts
@@ -49,12 +50,18 @@ class Outbox:
         self._app = app
 
     @asynccontextmanager
-    async def _open(self, database: str | None) -> AsyncIterator[OutboxDatabase]:
-        opened = open_database(self._app._outbox_url() if database is None else database)
+    async def _open(self, database: str | None, verb: str) -> AsyncIterator[OutboxDatabase]:
+        """The database, for one call and within its time limit."""
+        opened = self._database(database)
         try:
-            yield opened
+            async with time_limit(opened.timeout, f"outbox.{verb}"):
+                yield opened
         finally:
             await opened.close()
+
+    def _database(self, url: str | None) -> OutboxDatabase:
+        limit = self._app.settings.call_timeout.total_seconds()
+        return open_database(self._app._outbox_url() if url is None else url, limit)
 
     @property
     def _namespace(self) -> str:
@@ -72,13 +79,12 @@ class Outbox:
 
     async def init(self, database: str | None = None) -> None:
         """Make the tables of an outbox where they are missing. Safe to run again."""
-        async with self._open(database) as opened:
+        async with self._open(database, "init") as opened:
             await opened.execute(tables_sql(opened.dialect))
 
     def sql(self, database: str | None = None, *, drop: bool = False) -> str:
         """The statements that make the tables, for a migration of your own; with `drop` those that remove them."""
-        opened = open_database(self._app._outbox_url() if database is None else database)
-        return tables_sql(opened.dialect, drop=drop)
+        return tables_sql(self._database(database).dialect, drop=drop)
 
     async def list(
         self,
@@ -92,7 +98,7 @@ class Outbox:
         if not 1 <= limit <= 1000:
             raise InvalidValue(f"limit={limit!r}: give a whole number from 1 to 1000, and page with before=….")
         wanted = "" if status is None else _status(status).value
-        async with self._open(database) as opened:
+        async with self._open(database, "list") as opened:
             found = await opened.run(
                 scripts.page(self._namespace, wanted, NEWEST if before is None else before, limit), write=False
             )
@@ -100,7 +106,7 @@ class Outbox:
 
     async def get(self, id: int, *, database: str | None = None) -> OutboxEvent:
         """One row. NotFound: it is not there any more."""
-        async with self._open(database) as opened:
+        async with self._open(database, "get") as opened:
             found = await opened.run(scripts.get(id), write=False)
         if found is None:
             raise NotFound(f"the outbox has no row {id}: it may have been cleaned up. See: semel outbox list")
@@ -108,7 +114,7 @@ class Outbox:
 
     async def redrive(self, id: int, *, database: str | None = None) -> None:
         """Try a row again that has failed for good. One that is under way, or done, is left alone: NotRedrivable."""
-        async with self._open(database) as opened:
+        async with self._open(database, "redrive") as opened:
             if await opened.run(scripts.redrive(id)):
                 return
             found = await opened.run(scripts.get(id), write=False)
@@ -118,7 +124,7 @@ class Outbox:
 
     async def redrive_failed(self, *, limit: int = 1000, database: str | None = None) -> int:
         """Try rows again that have failed for good, oldest first; how many there were."""
-        async with self._open(database) as opened:
+        async with self._open(database, "redrive_failed") as opened:
             return await opened.run(scripts.redrive_failed(self._namespace, limit))
 
     async def purge(
@@ -129,15 +135,17 @@ class Outbox:
         if which is OutboxStatus.PENDING:
             raise InvalidValue("a pending row is work that somebody has committed: it is never deleted.")
         seconds = parse_duration(older_than, "older_than").total_seconds()
-        deleted = 0
-        async with self._open(database) as opened:
+        deleted, opened = 0, self._database(database)
+        try:  # however long it takes: each batch is a call with a time limit of its own
             while some := await opened.run(scripts.purge(self._namespace, which.value, seconds)):
                 deleted += some
+        finally:
+            await opened.close()
         return deleted
 
     async def state(self, *, database: str | None = None) -> OutboxState:
         """How many rows wait, for how long, how many have failed, and how many relays live."""
-        async with self._open(database) as opened:
+        async with self._open(database, "state") as opened:
             found = await opened.run(scripts.counts(self._namespace), write=False)
         lag = timedelta(seconds=found.oldest)
         return OutboxState(found.pending, lag, found.failed, found.most_retries, found.relays)

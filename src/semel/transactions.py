@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
@@ -101,6 +102,11 @@ class Transactions:
         return register
 
     @cached_property
+    def relays(self) -> list[Relay]:
+        """The relays that run in this process for this app."""
+        return []
+
+    @cached_property
     def _handlers(self) -> dict[str, Handler]:
         return {}
 
@@ -121,14 +127,20 @@ class Transactions:
         """
         options = _relay_options(batch, concurrency, poll, lease, retention)
         dispatcher = Dispatcher(self.engine, self.tasks, self.settings, self._handlers, options.lease / 2)
-        async with AsyncExitStack() as stack:
-            relays = []
-            for url in databases or (self._outbox_url(),):
-                relay = Relay(open_database(url), dispatcher, self.settings.namespace, options)
-                stack.push_async_callback(relay.stop)
-                await relay.start()
-                relays.append(relay)
+        limit = self.settings.call_timeout.total_seconds()
+        relays = [
+            Relay(open_database(url, limit), dispatcher, self.settings.namespace, options)
+            for url in databases or (self._outbox_url(),)
+        ]
+        try:
+            for failed in await asyncio.gather(*(relay.start() for relay in relays), return_exceptions=True):
+                if failed is not None:
+                    raise failed
+            self.relays.extend(relays)
             yield relays
+        finally:
+            self.relays[:] = [one for one in self.relays if one not in relays]
+            await asyncio.gather(*(relay.stop() for relay in relays))
 
     def _outbox_url(self) -> str:
         if self.settings.outbox is None:

@@ -15,14 +15,15 @@ from semel.backfills import Backfills
 from semel.cli import cli
 from semel.entity_ref import Ref
 from semel.events import Events
+from semel.outbox import Outbox
 from semel.schedules import Schedules
 
-FACES: tuple[type[Any], ...] = (semel.App, semel.Handle, Ref, Schedules, Backfills, Events)
+FACES: tuple[type[Any], ...] = (semel.App, semel.Handle, Ref, Schedules, Backfills, Events, Outbox)
 SINCE, UNTIL = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC)
 SHOP = """
 import semel
 from datetime import timedelta
-app = semel.App({url!r}, config={config!r}, records={records!r}, auto_migrate=True)
+app = semel.App({url!r}, config={config!r}, records={records!r}, outbox={outbox!r}, auto_migrate=True)
 
 @app.on_schedule("0 9 * * *", id="daily")
 @app.task(name="charge")
@@ -78,10 +79,11 @@ class Shop:
     """An app whose calls wait for so many seconds at most."""
 
     def __init__(self, url: str, folder: Path, *, bound: float, records: str | None = None) -> None:
+        """Its outbox is in the database of the engine; of a cluster, in that of its records."""
         self.folder = folder
         self.config = folder / f"bound-{bound:g}.toml"
         self.config.write_text(f'call_timeout = "{bound:g}s"\n', encoding="utf-8")
-        self.source = SHOP.format(url=url, config=str(self.config), records=records)
+        self.source = SHOP.format(url=url, config=str(self.config), records=records, outbox=records or url)
         space: dict[str, Any] = {}
         exec(compile(self.source, "shop", "exec", dont_inherit=True), space)
         self.app: semel.App = space["app"]
@@ -93,6 +95,7 @@ class Shop:
         """What the verbs are about: a workflow (its id), and where there is a place for it a schedule."""
         known = await self.app.start_workflow(self.order, workflow_id="o-0")
         await self.app.schedules.put("nightly", self.charge.call(1), every=timedelta(days=1))
+        await self.app.outbox.init()
         return known.id
 
     def calls(self, execution: str) -> dict[str, Callable[[], Awaitable[Any]]]:
@@ -100,7 +103,7 @@ class Shop:
         app, charge, account = self.app, self.charge, self.account
         one: semel.Handle[Any] = semel.Handle(app, execution, "order", "o-0", duplicate=False)
         event = semel.EventEnvelope(event_id="evt-1", source="/shop", type="invoice.paid", data={"cents": 1})
-        schedules, backfills, events = app.schedules, app.schedules.backfills, app.events
+        schedules, backfills, events, outbox = app.schedules, app.schedules.backfills, app.events, app.outbox
         return {
             "App.apply": lambda: app.apply(),
             "App.clean": lambda: app.clean(),
@@ -177,6 +180,14 @@ class Shop:
             "Events.replay": lambda: events.replay("evt-1"),
             "Events.resume": lambda: events.resume("bill"),
             "Events.subscriptions": events.subscriptions,
+            "Outbox.doctor": outbox.doctor,
+            "Outbox.get": lambda: outbox.get(1),
+            "Outbox.init": outbox.init,
+            "Outbox.list": outbox.list,
+            "Outbox.purge": lambda: outbox.purge("processed"),
+            "Outbox.redrive": lambda: outbox.redrive(1),
+            "Outbox.redrive_failed": outbox.redrive_failed,
+            "Outbox.state": outbox.state,
         }
 
     def commands(self, target: str) -> dict[str, list[str]]:
@@ -231,4 +242,9 @@ class Shop:
             "sweep": ["stuck", target],
             "entities failed": [],
             "entities redrive": ["account/a-1"],
+            "outbox init": [],
+            "outbox list": [],
+            "outbox show": ["1"],
+            "outbox redrive": ["1"],
+            "outbox purge": [],
         }

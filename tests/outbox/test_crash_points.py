@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from semel.testing.faults import Fault, Mode
+from semel.transactional.outbox.events import TakenRow
+from semel.transactional.outbox.relay import Relay
 from tests.conftest import new_world
 from tests.outbox.conftest import new_place
 from tests.outbox.crashes import break_at, check_everything, clean_up, relay_everything, write_rows
@@ -33,7 +35,7 @@ async def empty(world: World, place: Place) -> None:
         await world.sql(f"delete from semel_{table}")
 
 
-@pytest.mark.parametrize("what", ["relay", "clean"])
+@pytest.mark.parametrize("what", ["relay", "two relays", "clean"])
 @pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.ERROR])
 async def test_a_statement_that_fails_or_whose_reply_is_lost(
     world: World, place: Place, mode: Mode, what: str, tell: Say
@@ -44,13 +46,17 @@ async def test_a_statement_that_fails_or_whose_reply_is_lost(
         await write_rows(shop)
         if what == "clean":
             await shop.relay_all()
+        other = OutboxShop(world, place)
         async with shop.relay(batch=2, retention=0.0 if what == "clean" else 3600.0) as relay:
             fault = Fault(at, mode)
+            if what == "two relays":
+                relay_beside(relay, other)
             await break_at(shop, relay, fault)
             await (clean_up(relay) if what == "clean" else relay_everything(relay))
             relay._database.tap = None
         await shop.app.close()
-        if what == "relay" or await place.statuses():
+        await other.app.close()
+        if what != "clean" or await place.statuses():
             await check_everything(OutboxShop(world, place))
         if fault.fired is None:
             tell(f"outbox, {what}, {mode.value}: {at - 1} points")
@@ -58,12 +64,26 @@ async def test_a_statement_that_fails_or_whose_reply_is_lost(
     raise AssertionError("it never came to its end")
 
 
+def relay_beside(relay: Relay, other: OutboxShop) -> None:
+    """Have another relay take all that it can, between what the first one has taken and its marks."""
+    carry_out, begun = relay._dispatcher.carry_out, False
+
+    async def carry_out_late(row: TakenRow) -> str | None:
+        nonlocal begun
+        if not begun:
+            begun = True
+            await other.relay_all()
+        return await carry_out(row)
+
+    relay._dispatcher.carry_out = carry_out_late  # type: ignore[method-assign]
+
+
 def run(kind: str, place: Place, world: World, what: str, at: int) -> int:
     command = [sys.executable, "-m", "tests.outbox.doomed_relay", kind, place.url, world.url, what, str(at)]
     return subprocess.run(command, timeout=120, check=False).returncode
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
 def test_a_process_that_is_killed(kind: str, tmp_path: Path, request: pytest.FixtureRequest, tell: Say) -> None:
     place, world = new_place(kind, tmp_path, request), new_world("sqlite", tmp_path, request)
 

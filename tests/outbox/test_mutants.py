@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 
 from semel.engine.ids import new_id
 from semel.engine.protocol import Message
 from semel.transactional import statements
-from semel.transactional.outbox import events, relay, scripts, verbs
+from semel.transactional.outbox import dispatch, events, relay, scripts, verbs
 from tests.conftest import new_world
 from tests.outbox import test_commit_and_relay, test_relays
 from tests.outbox.conftest import new_place
@@ -36,6 +38,28 @@ async def a_message_that_is_sent_again_counts_once(world: World, place: Place) -
             await place.sql("update outbox_events set status = 'pending'")
             await place.due_now()
         assert await points.ask(shop.points.add, 0, timeout=SOON) == 5
+
+
+async def the_relay_continues_the_trace(world: World, place: Place) -> None:
+    shop = OutboxShop(world, place)
+    seen: list[int] = []
+
+    class Heard:
+        """An engine that says in which trace it was called."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(shop.app.engine, name)
+
+        async def start(self, request: Any) -> Any:
+            seen.append(trace.get_current_span().get_span_context().trace_id)
+            return await shop.app.engine.start(request)
+
+    with trace.use_span(trace.NonRecordingSpan(trace.SpanContext(7, 8, True, trace.TraceFlags(1)))):
+        await shop.order(1)
+    engine: Any = Heard()
+    async with shop.relay(engine) as relay:
+        await relay.step()
+    assert seen == [7]
 
 
 def edit(name: str, old: str, new: str = "") -> Mutant:
@@ -103,6 +127,15 @@ MUTANTS: dict[str, tuple[Promise, Mutant]] = {
         test_relays.try_an_engine_that_is_away,
         put(scripts, "outage_pause", lambda failures: 0.0),
     ),
+    "take_probe: on PostgreSQL one relay tries": (
+        test_relays.look_at_once,
+        edit("take_probe", "and retry_at <= now()"),
+    ),
+    "trace: the relay goes on with it": (
+        the_relay_continues_the_trace,
+        put(dispatch, "continue_trace", lambda row: contextlib.nullcontext()),
+    ),
+    "trace: it is in the row": (the_relay_continues_the_trace, put(verbs, "current_trace", lambda: None)),
     "mark_error: later and later": (
         test_relays.test_bad_rows_are_in_nobodys_way,
         put(scripts, "row_pause", lambda retries: 0.0),
@@ -148,7 +181,8 @@ def test_a_missing_guard_is_noticed(
     def kept() -> None:
         folder = tmp_path / new_id()
         folder.mkdir()
-        world, place = new_world("sqlite", folder, request), new_place("sqlite", folder, request)
+        kind = "postgres" if "PostgreSQL" in name else "sqlite"
+        world, place = new_world("sqlite", folder, request), new_place(kind, folder, request)
 
         async def main() -> None:
             try:
@@ -162,7 +196,7 @@ def test_a_missing_guard_is_noticed(
     with monkeypatch.context() as patch:
         patch.setattr(verbs, "_statements", {})
         mutate(patch)
-        if name.startswith("put off"):
+        if name.startswith(("put off", "take_probe")):
             patch.setattr(test_relays, "eventually", a_few_tries)
         with pytest.raises((AssertionError, TimeoutError, ValueError, pytest.fail.Exception)):
             kept()

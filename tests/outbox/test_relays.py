@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,11 @@ import semel
 from semel.engine.protocol import Engine
 from semel.transactional.outbox import scripts
 from semel.transactional.outbox.database import open_database
-from tests.outbox.places import Place
+from semel.transactional.outbox.verbs import execute
+from semel.transactional.recognise import recognise
+from semel.transactional.statements import One
+from tests.outbox.conftest import new_place
+from tests.outbox.places import PLACES, Place
 from tests.outbox.shop import OutboxShop
 from tests.world import World, eventually
 
@@ -172,6 +177,37 @@ async def try_an_engine_that_is_away(world: World, place: Place) -> None:
         assert await place.statuses() == ["processed"] * 5
         assert await place.sql("select * from outbox_destinations") == []
     assert await world.count() == 5
+
+
+LOCK_WAITS = {
+    "postgres": "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
+    "mariadb": "select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'",
+}
+
+
+@pytest.mark.parametrize("kind", LOCK_WAITS)
+async def test_of_relays_that_look_at_once_one_tries_the_engine(
+    world: World, kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    await look_at_once(world, await asyncio.to_thread(new_place, kind, tmp_path, request))
+
+
+async def look_at_once(world: World, place: Place) -> None:
+    """Both have seen that it is due, before either has said so. SQLite has one writer, and no such moment."""
+    kind = next(kind for kind, one in PLACES.items() if type(place) is one)
+    shop = OutboxShop(world, place)
+    await shop.order(1)
+    database = open_database(place.url)
+    await database.run(scripts.mark("default", "t", scripts.Marks(unavailable="away"), 0))
+    await place.sql("update outbox_destinations set retry_at = since")
+    async with place.transaction() as first:
+        given = await recognise(first)
+        assert await execute(given, One("take_probe", ("default", 60.0)))
+        second = asyncio.create_task(database.run(scripts.claim("default", "r", "token", 60, 10, "[]")))
+        await eventually(lambda: place.sql(LOCK_WAITS[kind]))
+    assert (await second).rows == []
+    assert (await second).wait == scripts.PROBE_FOR
+    await database.close()
 
 
 async def test_one_row_without_an_answer_does_not_stop_the_others(world: World, place: Place) -> None:

@@ -48,9 +48,13 @@ Url = Annotated[
     str | None,
     typer.Option("--url", help="The database. Default: SEMEL_URL, semel.toml, then sqlite:///semel.db."),
 ]
-OutboxUrl = Annotated[
+OutboxDatabase = Annotated[
     str | None,
-    typer.Option("--url", help="The database of your business rows. Default: SEMEL_OUTBOX, then semel.toml."),
+    typer.Option(
+        "--database",
+        "--url",
+        help="The database with the outbox, that of your business rows. Default: SEMEL_OUTBOX, then semel.toml.",
+    ),
 ]
 Namespace = Annotated[
     str | None,
@@ -132,7 +136,8 @@ def database_command(
     """Make a command of `async def f(app, out, …)`; it gains --url, --namespace, --config, --json and --debug.
 
     Unless it `creates` one, a missing SQLite file is an error: a mistyped path makes no database. A command that
-    `takes_app` can be given MODULE:APP instead of --url. Of a command about an `outbox`, --url is its database.
+    `takes_app` can be given MODULE:APP instead of --url. A command about an `outbox` has --database,
+    and --url means the same there.
     """
 
     def decorate(run: Command) -> Callable[..., None]:
@@ -164,7 +169,7 @@ def database_command(
 
         added = {"target": (OptionalTarget, None), **_OPTIONS} if takes_app else _OPTIONS
         if outbox:
-            added = {**_OPTIONS, "url": (OutboxUrl, None)}
+            added = {**_OPTIONS, "url": (OutboxDatabase, None)}
         parameters = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
             for name, (annotation, default) in added.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Annotated
 
@@ -10,14 +11,16 @@ import typer
 
 from semel import App, ConfigError, InvalidValue
 from semel.cli.command import Config, Debug, Exit, Namespace, OptionalTarget, Url, guarded, load_app
-from semel.cli.worker import Level, LogFormat, set_up_logging
+from semel.cli.worker import LOOPBACK, Level, LogFormat, MetricsHost, MetricsPort, begin, serve_metrics, set_up_logging
 from semel.cli.worker_processes import LAST_RESORT, StopRequests, end_within
 
 log = logging.getLogger("semel.relay")
 Database = Annotated[
     list[str] | None,
     typer.Option(
-        help="The database with the outbox. Can be repeated. Default: the setting outbox.", show_default=False
+        "--database",
+        help="The database with the outbox. Can be repeated. Default: SEMEL_OUTBOX, then semel.toml.",
+        show_default=False,
     ),
 ]
 
@@ -37,6 +40,8 @@ def relay(
     config: Config = "semel.toml",
     log_level: Annotated[Level | None, typer.Option(help="What is logged to stderr.", show_default=False)] = None,
     log_format: Annotated[LogFormat | None, typer.Option(help="Text, or JSON lines.", show_default=False)] = None,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOOPBACK,
     debug: Debug = False,
 ) -> None:
     """Relay the rows of an outbox: semel relay shop:app --database postgresql://shop@db/shop
@@ -56,9 +61,14 @@ def relay(
 
         async def serve() -> None:
             options = {"poll": poll, "lease": lease, "retention": retention}
-            async with app, app.relay(*databases, batch=batch, concurrency=concurrency, **options) as relays:
-                log.info("ready: relaying %s", ", ".join(one.database for one in relays))
-                await stopping.asked(1)
+            async with app, contextlib.AsyncExitStack() as stack:
+                if metrics_port is not None:
+                    await stack.enter_async_context(serve_metrics(app, metrics_port, metrics_host))
+                relaying = app.relay(*databases, batch=batch, concurrency=concurrency, **options)
+                relays = await begin(lambda: stack.enter_async_context(relaying), stopping)
+                if relays is not None:
+                    log.info("ready: relaying %s", ", ".join(one.database for one in relays))
+                    await stopping.asked(1)
             log.info("stopped")
             end_within(LAST_RESORT, Exit.OK)
 

@@ -200,8 +200,8 @@ async def _serve(app: App, given: WorkerOptions, stopping: StopRequests) -> None
     }
     async with app, contextlib.AsyncExitStack() as stack:
         if given.metrics_port is not None:
-            await stack.enter_async_context(_serve_metrics(app, given.metrics_port, given.metrics_host))
-        running = await _start(lambda: stack.enter_async_context(app.worker(queues=given.queues, **options)), stopping)
+            await stack.enter_async_context(serve_metrics(app, given.metrics_port, given.metrics_host))
+        running = await begin(lambda: stack.enter_async_context(app.worker(queues=given.queues, **options)), stopping)
         if running is not None:
             queues = "all queues" if given.queues is None else f"queues {', '.join(given.queues)}"
             if given.relay:
@@ -210,6 +210,7 @@ async def _serve(app: App, given: WorkerOptions, stopping: StopRequests) -> None
             await stopping.asked(1)
             if running.busy:
                 log.info("stopping: waiting for %s; signal again to stop at once", _name_tasks(running.busy))
+            leaving = [asyncio.create_task(relay.stop()) for relay in app.relays]  # while the tasks finish
             drain = asyncio.create_task(running.stop())
             hurry = asyncio.create_task(stopping.asked(2))
             await asyncio.wait([drain, hurry], return_when=asyncio.FIRST_COMPLETED)
@@ -218,12 +219,13 @@ async def _serve(app: App, given: WorkerOptions, stopping: StopRequests) -> None
                 log.warning("stopping at once; given back: %s", _name_tasks(left))
                 await running.stop(timedelta(0))
             hurry.cancel()
-            await drain
+            await asyncio.gather(drain, *leaving)
     log.info("stopped")
     end_within(LAST_RESORT, Exit.OK)  # a task that swallows its cancellation would keep the loop from closing
 
 
-def _serve_metrics(app: App, port: int, host: str) -> contextlib.AbstractAsyncContextManager[int]:
+def serve_metrics(app: App, port: int, host: str) -> contextlib.AbstractAsyncContextManager[int]:
+    """Metrics for Prometheus while the block runs. Before the app is used."""
     from semel.metrics import Metrics  # an extra
 
     metrics = Metrics()
@@ -232,10 +234,10 @@ def _serve_metrics(app: App, port: int, host: str) -> contextlib.AbstractAsyncCo
     return metrics.serve(app, port, host)
 
 
-async def _start(
-    begin: Callable[[], Coroutine[Any, Any, T]], stopping: StopRequests, patience: float = START_PATIENCE
+async def begin(
+    start: Callable[[], Coroutine[Any, Any, T]], stopping: StopRequests, patience: float = START_PATIENCE
 ) -> T | None:
-    """Start the worker, and wait for a database that is away, or has no free connection, as it would do later.
+    """Start a worker or a relay, and wait for a database that is away, or has no free connection, as it would do later.
 
     None: it was asked to stop before it had started. EngineUnavailable: the database was away for too long.
     """
@@ -243,17 +245,17 @@ async def _start(
     give_up, remind, pause = time.monotonic() + patience, 0.0, 0.2
     try:
         while True:
-            start = asyncio.create_task(begin())
-            await asyncio.wait([start, asked], return_when=asyncio.FIRST_COMPLETED)
-            if not start.done():
-                await asyncio.wait([start], timeout=START_WITHIN)
-            if not start.done():
+            starting = asyncio.create_task(start())
+            await asyncio.wait([starting, asked], return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                await asyncio.wait([starting], timeout=START_WITHIN)
+            if not starting.done():
                 end_within(LAST_RESORT, Exit.OK)
-                start.cancel()
-                await asyncio.gather(start, return_exceptions=True)
+                starting.cancel()
+                await asyncio.gather(starting, return_exceptions=True)
                 break
             try:
-                return start.result()
+                return starting.result()
             except EngineUnavailable as error:
                 if not asked.done() and time.monotonic() > give_up:
                     raise

@@ -212,6 +212,25 @@ async def wait_while_answered(
         task.cancel()
 
 
+async def give_up_after(seconds: float, what: str, work: Coroutine[Any, Any, T]) -> T:
+    """The result of some work with a driver of the caller's. EngineUnavailable: it did not answer in time.
+
+    Some drivers do not end when they are cancelled, while a server is frozen: then they are left behind.
+    """
+    task = asyncio.create_task(work)
+    try:
+        if (await asyncio.wait([task], timeout=seconds))[0]:
+            return task.result()
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    task.cancel()
+    await asyncio.wait([task], timeout=SLACK)
+    raise EngineUnavailable(
+        f"{what}: no answer within {seconds:g} s. Close the connection: what it has not committed is gone."
+    )
+
+
 async def _within(timeout: float | None, wait: Callable[..., Any], *args: str) -> Outcome | None:
     """What is waited for; None: it did not come in time, whatever it was that took so long."""
     if timeout is None:

@@ -136,6 +136,8 @@ class _Stored(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     parent: str | None = None
     on_parent_close: str | None = None
     start_by: datetime | None = None
+    trace: dict[str, str] | None = None
+    """In a row of an outbox, whose relay reads it."""
 
 
 _read: Final = decoder_of(_Stored).decode

@@ -28,6 +28,8 @@ class OutboxDatabase(Protocol):
 
     name: str
     """As people may see it, without a password."""
+    timeout: float
+    """Seconds that a call of `run` or `execute` takes at most, also if the server is frozen and never answers."""
     tap: StatementHook | None
 
     async def run(self, script: Script[T], *, write: bool = True) -> T:
@@ -44,10 +46,17 @@ class OutboxDatabase(Protocol):
         """Run the statements of a file."""
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connection. Takes a few seconds at most."""
+
+    def terminate(self) -> None:
+        """Let go of the connection at once, whatever is under way on it. It can be used again."""
 
 
-def open_database(url: str) -> OutboxDatabase:
+CALL_TIMEOUT: Final = 30.0
+"""Seconds, as the setting `call_timeout` is without a settings file."""
+
+
+def open_database(url: str, timeout: float = CALL_TIMEOUT) -> OutboxDatabase:
     """The database of a URL, not yet connected. ConfigError says what a URL looks like."""
     scheme, colon, rest = url.partition("://")
     dialect = DIALECTS.get(scheme.partition("+")[0]) if colon else None
@@ -56,17 +65,17 @@ def open_database(url: str) -> OutboxDatabase:
             raise ConfigError(f"{url!r}: write three slashes and a file, such as sqlite:///shop.db.")
         from semel.transactional.outbox.sqlite import SqliteOutbox
 
-        return SqliteOutbox(rest[1:])
+        return SqliteOutbox(rest[1:], timeout)
     if dialect == "postgres":
         _require("asyncpg", "postgres")
         from semel.transactional.outbox.postgres import PostgresOutbox  # extras are imported only when they are used
 
-        return PostgresOutbox(f"postgresql://{rest}")
+        return PostgresOutbox(f"postgresql://{rest}", timeout)
     if dialect == "mysql":
         _require("pymysql", "mysql")
         from semel.transactional.outbox.mysql import MysqlOutbox
 
-        return MysqlOutbox(f"mysql://{rest}")
+        return MysqlOutbox(f"mysql://{rest}", timeout)
     shown = hide_password(url)
     raise ConfigError(
         f"{shown!r} is no database that an outbox can be in: use postgresql://user@host/database, sqlite:///file.db or "
@@ -93,7 +102,7 @@ def tables_sql(dialect: str, *, drop: bool = False) -> str:
 
 def no_outbox(name: str) -> MigrationNeeded:
     """The error of a database without the tables."""
-    return MigrationNeeded(f"there is no outbox in {name}: its tables are missing. Run: semel outbox init --url …")
+    return MigrationNeeded(f"there is no outbox in {name}: its tables are missing. Run: semel outbox init --database …")
 
 
 async def sleep_until(event: asyncio.Event, seconds: float) -> None:

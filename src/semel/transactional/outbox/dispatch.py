@@ -26,6 +26,7 @@ from semel.errors import InvalidValue, KeyConflict, NotFound, WorkflowEnded
 from semel.settings import Settings
 from semel.transactional.outbox import events
 from semel.transactional.outbox.events import OutboxEvent, TakenRow
+from semel.transactional.outbox.trace import continue_trace
 
 Handler = Callable[[OutboxEvent], Any]
 STARTS: Final = frozenset({events.START, events.TASK, events.WORKFLOW, events.EVENT, events.PUBLISH})
@@ -75,7 +76,8 @@ class Dispatcher:
         verb = self._verbs.get(row.event.event_type)
         if verb is None or events.is_newer(row.payload):
             raise NotServed(f"rows of type {row.event.event_type!r}, as this one is written")
-        return await verb(row)
+        with continue_trace(row):
+            return await verb(row)
 
     async def _call(self, handler: Handler, event: OutboxEvent) -> None:
         """A plain function runs in a thread. None has longer than the lease of its row."""

@@ -97,6 +97,11 @@ class NewRow(NamedTuple):
     on_failure: str
     max_retries: int
 
+    @property
+    def is_own(self) -> bool:
+        """Is it Semel's own, or one for a handler of the caller's?"""
+        return self.event_type.startswith("semel.")
+
 
 def read_row(row: Row) -> TakenRow:
     """A row of the table. One that cannot be read must not be in the way of others: it is given as far as it can."""
@@ -121,7 +126,7 @@ def read_time(given: datetime | str) -> datetime:
         return LONG_AGO
 
 
-# What rows say.
+# What rows say. `trace` is that of whoever wrote a row; see trace.py.
 
 
 class _Message(Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,6 +135,7 @@ class _Message(Struct, frozen=True, forbid_unknown_fields=True):
     handler: str
     payload: Raw
     key: str | None
+    trace: dict[str, str] | None = None
 
 
 class _Signal(Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,12 +145,14 @@ class _Signal(Struct, frozen=True, forbid_unknown_fields=True):
     key: str | None
     payload: Raw = NULL
     start: Raw = NULL
+    trace: dict[str, str] | None = None
 
 
 class _Cancel(Struct, frozen=True, forbid_unknown_fields=True):
     version: int
     execution: str
     start: Raw = NULL
+    trace: dict[str, str] | None = None
 
 
 class _Publication(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -158,6 +166,7 @@ class _Publication(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     max_future: timedelta | None = None
     runs_after_failure: bool = False
     counts_for: timedelta | None = None
+    trace: dict[str, str] | None = None
 
 
 class PlainOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,6 +187,8 @@ class PlainStart(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     arguments: Raw = Raw(b"{}")
     options: PlainOptions = PlainOptions()
+    trace: dict[str, str] | None = None
+    """The headers `traceparent` and `tracestate` of whoever wrote it."""
 
 
 class _Version(Struct, frozen=True):

@@ -9,12 +9,11 @@ import pymysql
 
 from semel.errors import ConfigError, EngineError, EngineUnavailable, phrase_with_type
 from semel.transactional.outbox.database import hide_password, no_outbox
-from semel.transactional.outbox.threaded import ThreadedOutbox
+from semel.transactional.outbox.threaded import DRIVER_SHARE, ThreadedOutbox
 from semel.transactional.parameters import by_name, to_pyformat
 from semel.transactional.statements import Row
 
-CONNECT_TIMEOUT: Final = 10
-ANSWER_TIMEOUT: Final = 60
+CONNECT_TIMEOUT: Final = 10.0
 NO_SUCH_TABLE: Final = 1146
 PORT: Final = 3306
 ISOLATION: Final = "set session transaction isolation level read committed"
@@ -26,25 +25,26 @@ class MysqlOutbox(ThreadedOutbox):
 
     dialect = "mysql"
 
-    def __init__(self, url: str) -> None:
-        super().__init__(hide_password(url))
+    def __init__(self, url: str, timeout: float) -> None:
+        super().__init__(hide_password(url), timeout)
         self._options = read_url(url)
 
     def connect(self) -> Any:
         """See ThreadedOutbox."""
+        patience = self.timeout * DRIVER_SHARE
         return pymysql.connect(
             **self._options,
             charset="utf8mb4",
             autocommit=True,
-            connect_timeout=CONNECT_TIMEOUT,
-            read_timeout=ANSWER_TIMEOUT,
-            write_timeout=ANSWER_TIMEOUT,
+            connect_timeout=min(CONNECT_TIMEOUT, patience),
+            read_timeout=patience,
+            write_timeout=patience,
             init_command=ISOLATION,
         )
 
-    def fetch(self, sql: str, args: Row) -> list[Row]:
+    def fetch(self, connection: Any, sql: str, args: Row) -> list[Row]:
         """See ThreadedOutbox. MySQL says only how many rows were changed."""
-        with self._connection.cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.execute(to_pyformat(sql), by_name(args))
             return list(cursor.fetchall()) if cursor.description else [()] * max(0, cursor.rowcount)
 

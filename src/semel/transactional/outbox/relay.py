@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from semel.engine.bounded import time_limit
 from semel.engine.failure_log import RepeatedFailures
 from semel.engine.ids import new_id
 from semel.errors import EngineError, EngineUnavailable, phrase, phrase_with_type
@@ -25,7 +26,7 @@ from semel.transactional.outbox import scripts
 from semel.transactional.outbox.database import OutboxDatabase
 from semel.transactional.outbox.dispatch import PERMANENT, STARTS, Dispatcher, NotServed
 from semel.transactional.outbox.events import TakenRow
-from semel.transactional.outbox.scripts import Claimed, Marks
+from semel.transactional.outbox.scripts import Claimed, Marks, OutboxCounts
 
 log = logging.getLogger("semel.relay")
 FIRST_LOOK: Final = 0.05
@@ -41,7 +42,12 @@ NO_ANSWER_FOR: Final = 1.0
 """Seconds until a row is taken again that the engine gave no answer to."""
 SILENT_AFTER: Final = 3
 """So many rows without an answer, and none with one, and the rest of the batch is not tried."""
+BEGIN_WITHIN: Final = 10.0
+"""Seconds that a relay waits for its database before it begins without."""
 STOP_WITHIN: Final = 10.0
+"""Seconds that a relay takes to stop, also if its database or its engine does not answer."""
+LEAVE_WITHIN: Final = 2.0
+"""Seconds of these for leaving in order, once nothing is under way any more."""
 ERROR_LENGTH: Final = 2000
 
 
@@ -89,11 +95,14 @@ class Relay:
         self._dispatcher = dispatcher
         self._namespace = namespace
         self._task: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._failures = RepeatedFailures()
         self._reminder = Reminder()
         self._next_beat = self._next_clean = 0.0
         self._idle = False
+        self._away = False
+        """Its database did not answer when it was asked last."""
 
     @property
     def healthy(self) -> bool:
@@ -105,28 +114,41 @@ class Relay:
         """Where its outbox is, as people may see it."""
         return self._database.name
 
+    async def measure(self) -> OutboxCounts:
+        """How its outbox stands."""
+        return await self._database.run(scripts.counts(self._namespace), write=False)
+
     async def start(self) -> None:
         """Begin. MigrationNeeded: there is no outbox. A database that does not answer is waited for."""
         try:
-            await self._database.run(scripts.counts(self._namespace), write=False)
-            await self._beat(idle=False)
+            async with time_limit(min(BEGIN_WITHIN, self._database.timeout), self._database.name):
+                await self._database.run(scripts.counts(self._namespace), write=False)
+                await self._beat(idle=False)
         except EngineUnavailable as error:
+            self._away = True
             log.warning("the relay begins without its database, and waits for it: %s", phrase(error))
         self._task = asyncio.create_task(self._keep_going())
 
     async def stop(self) -> None:
-        """Take no more rows, mark those that are under way, and leave."""
+        """Take no more rows, mark those that are under way, and leave. Ten seconds at most; safe to call again."""
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._stop())
+        await asyncio.shield(self._ending)
+
+    async def _stop(self) -> None:
         self._stopping.set()
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=STOP_WITHIN)
-            if not self._task.done():
-                self._task.cancel()
-                await asyncio.wait([self._task])
+        task = self._task
+        if task is not None:
+            await asyncio.wait([task], timeout=LEAVE_WITHIN if self._away else STOP_WITHIN - 2 * LEAVE_WITHIN)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=LEAVE_WITHIN)
         with contextlib.suppress(EngineError, TimeoutError):
-            async with asyncio.timeout(STOP_WITHIN):
-                if self._task is not None:
+            async with asyncio.timeout(LEAVE_WITHIN):
+                if task is not None and not self._away:
                     await self._database.run(scripts.leave(self.id))
                 await self._database.close()
+        self._database.terminate()
 
     async def _keep_going(self) -> None:
         """Nothing that happens to a row or to a database ends this."""
@@ -139,6 +161,7 @@ class Relay:
                     await self._rest(nothing)
             except EngineUnavailable as error:
                 failed += 1
+                self._away = True
                 if self._reminder.due():
                     log.warning("the relay waits for its database: %s", phrase(error))
                 await self._pause(pause(failed, LONGEST_PAUSE))
@@ -151,6 +174,7 @@ class Relay:
                 self._failures.log(log, "relay", error, "the relay goes on after a failure")
                 await self._pause(pause(failed, LONGEST_PAUSE))
                 continue
+            self._away = False
             if failed:
                 failed = 0
                 self._reminder.over()

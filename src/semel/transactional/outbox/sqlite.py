@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 from semel.errors import EngineError, EngineUnavailable, phrase_with_type
 from semel.transactional.outbox.database import no_outbox
-from semel.transactional.outbox.threaded import ThreadedOutbox
+from semel.transactional.outbox.threaded import DRIVER_SHARE, ThreadedOutbox
 from semel.transactional.statements import Row
-
-PATIENCE: Final = 10.0
-"""Seconds to wait for another writer."""
 
 
 class SqliteOutbox(ThreadedOutbox):
@@ -20,8 +17,8 @@ class SqliteOutbox(ThreadedOutbox):
 
     dialect = "sqlite"
 
-    def __init__(self, path: str) -> None:
-        super().__init__(f"sqlite:///{path}")
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__(f"sqlite:///{path}", timeout)
         self._path = path
 
     def begin(self, write: bool) -> str:
@@ -32,11 +29,12 @@ class SqliteOutbox(ThreadedOutbox):
         """See ThreadedOutbox. A file that is not there is not made: it would be one without the caller's rows."""
         if not Path(self._path).exists():
             raise EngineUnavailable(f"there is no database file {self._path!r}.")
-        return sqlite3.connect(self._path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        patience = self.timeout * DRIVER_SHARE
+        return sqlite3.connect(self._path, timeout=patience, isolation_level=None, check_same_thread=False)
 
-    def fetch(self, sql: str, args: Row) -> list[Row]:
+    def fetch(self, connection: Any, sql: str, args: Row) -> list[Row]:
         """See ThreadedOutbox. Statements that change something say which rows."""
-        cursor: sqlite3.Cursor = self._connection.execute(sql, args)
+        cursor: sqlite3.Cursor = connection.execute(sql, args)
         try:
             return cursor.fetchall()
         finally:

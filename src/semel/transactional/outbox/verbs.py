@@ -35,6 +35,7 @@ from semel.transactional.outbox.events import (
     row_of_start,
 )
 from semel.transactional.outbox.scripts import add
+from semel.transactional.outbox.trace import add_trace, current_trace
 from semel.transactional.statements import Many, One, Row, Statements, folder_of
 
 SAVEPOINT: Final = "semel"
@@ -126,6 +127,8 @@ class OutboxVerbs:
 
     async def _write(self, rows: list[NewRow]) -> None:
         await self._check()
+        if (trace := current_trace()) is not None:
+            rows = [row._replace(payload=add_trace(row.payload, trace)) if row.is_own else row for row in rows]
         statement = next(add(rows))
         await self._connection.play(lambda: execute(self._connection, statement))
 
@@ -141,7 +144,7 @@ class OutboxVerbs:
             raise MigrationNeeded(
                 f"connection= is a {connection.kind} to {name}, and this app's engine is {self._engine}: what is asked "
                 "for on it is written to an outbox there, and there is none yet. Make its tables with: "
-                "semel outbox init --url …"
+                "semel outbox init --database …"
             )
         with contextlib.suppress(TypeError):
             _known.add(connection.driver_connection)
