@@ -45,6 +45,7 @@ SAYS = {
     "rewards": "['ada is gold now', 'ada is platinum now']",
     "incident_router.router": "3 signals, 3 tickets",
     "incident_router.scheduler": "agent:graphs.alert.report:closed:2 briefed",
+    "registration_django.main": "3 tenants are active, 3 workspaces made by this run",
 }
 
 
@@ -55,6 +56,7 @@ SAYS_AGAIN = {
     "rewards": "1100 points, platinum\nmailed by this run:\n[]",
     "incident_router.router": "agent:shop.error_rate:opened:3 cooling down",
     "incident_router.scheduler": "agent:graphs.alert.report:opened:3 cooling down",
+    "registration_django.main": "eve 200 200 active\n3 tenants are active, 0 workspaces made by this run",
 }
 """What the second run in the same folder says: it ends by itself, and nothing is done twice."""
 
@@ -74,7 +76,7 @@ def test_each_example_has_a_namespace_of_its_own() -> None:
     apps = [line for line in lines if "App(" in line]
     named = [re.search(r'namespace="([a-z-]+)"', line) for line in apps]
     assert all(named), apps
-    assert len({found[1] for found in named if found}) == len(apps) == 8
+    assert len({found[1] for found in named if found}) == len(apps) == 9
 
 
 @pytest.mark.parametrize("name", SAYS)
