@@ -11,7 +11,7 @@ import semel
 from semel.cli import backfills, entities, events, outbox, schedules, schema, workflows
 from semel.cli.apply import apply
 from semel.cli.check import check
-from semel.cli.command import EPILOG
+from semel.cli.command import EPILOG, JsonErrors
 from semel.cli.demo import demo
 from semel.cli.enqueue import enqueue
 from semel.cli.executions import cancel, explain, list_executions, redrive, show
@@ -88,6 +88,7 @@ ENTITY_COMMANDS: Commands = {"Look": {"failed": entities.failed}, "Act": {"redri
 
 cli = typer.Typer(
     name="semel",
+    cls=JsonErrors,
     help="Semel: durable Python work that happens once.",
     epilog=EPILOG,
     no_args_is_help=True,
