@@ -9,14 +9,16 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from bench.server import Postgres, postgres
+from bench.server import postgres
 from semel.testing.temporal_server import TemporalServer, temporal_server
+from tests.postgres import SharedPostgres
 from tests.scratch import keep_scratch_files_in_memory
 from tests.temporal_world import TemporalWorld
 from tests.world import SKEWED_NOW, World
@@ -42,6 +44,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     worlds = [value for value in pyfuncitem.funcargs.values() if isinstance(value, World)]
 
     async def main() -> None:
+        for world in worlds:
+            world.in_one_loop = True
         try:
             await pyfuncitem.obj(**wanted)
         finally:
@@ -69,11 +73,12 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Postgres]:
+def postgres_server() -> Iterator[SharedPostgres]:
     """One real PostgreSQL for the whole run."""
     with (
         tempfile.TemporaryDirectory(prefix="semel-tests-") as name,
-        postgres(_open_to_all(name), throwaway=True) as server,
+        postgres(_open_to_all(name), throwaway=True) as process,
+        closing(SharedPostgres(process)) as server,
     ):
         server.sql("create database semel_template")
         asyncio.run(make_tables(server.url("semel_template")))
@@ -124,7 +129,7 @@ def _open_to_all(folder: str) -> Path:
 def new_world(engine: str, folder: Path, request: pytest.FixtureRequest) -> World:
     """An empty database with Semel's tables."""
     if engine == "postgres":
-        server: Postgres = request.getfixturevalue("postgres_server")
+        server: SharedPostgres = request.getfixturevalue("postgres_server")
         name = f"t{next(_numbers)}"
         server.sql(f"create database {name} template semel_template")
         request.addfinalizer(lambda: server.sql(f"drop database {name} with (force)"))

@@ -47,6 +47,10 @@ class World:
         """Seconds that a test has let pass."""
         self._apps: list[semel.App] = []
         self._workers: list[JournalWorker] = []
+        self.in_one_loop = False
+        """Is it used in one event loop only, which closes it at the end?"""
+        self._idle: asyncpg.Connection | None = None
+        """A connection to look at the tables from outside, while nobody does."""
 
     def app(self, **options: Any) -> semel.App:
         """A new app on this world's database. Several apps stand for several processes."""
@@ -167,13 +171,18 @@ class World:
 
     async def sql(self, text: str, *args: Any) -> list[tuple[Any, ...]]:
         """Look at the tables from outside ($1 parameters on PostgreSQL, ?1 on SQLite)."""
-        if self.engine == "postgres":
+        if self.engine != "postgres":
+            return await asyncio.to_thread(self._sqlite, text, args)
+        connection, self._idle = self._idle, None
+        if connection is None or connection.is_closed():
             connection = await asyncpg.connect(self.url)
-            try:
-                return [tuple(row) for row in await connection.fetch(text, *args)]
-            finally:
+        try:
+            return [tuple(row) for row in await connection.fetch(text, *args)]
+        finally:
+            if self.in_one_loop and self._idle is None:
+                self._idle = connection
+            else:
                 await connection.close()
-        return await asyncio.to_thread(self._sqlite, text, args)
 
     def _sqlite(self, text: str, args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         # The same SQLite library as the engine's: another one in this process would destroy the file.
@@ -184,6 +193,8 @@ class World:
         """Close every app that was opened."""
         for app in self._apps:
             await app.close()
+        if self._idle is not None and not self._idle.is_closed():
+            self._idle.terminate()
 
 
 class InWorldTime(Reachability):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import json
 import os
@@ -15,12 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer.main
+import typer.testing
 from typer.testing import CliRunner
 
 from semel.cli import cli
 from tests.world import World, eventually
 
 _numbers = itertools.count(1)
+
+# For each call typer's runner builds all commands, which takes longer than most of them do.
+typer.testing._get_command = functools.cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 SHOP = """
 import asyncio, os, time

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.server import Postgres
 from semel.engines.factory import POSTGRES, SQLITE
 from semel.engines.temporal.engine import TEMPORAL
 from tests.conftest import new_world
+from tests.postgres import SharedPostgres
 from tests.world import World
 
 HERE = Path(__file__).parent
@@ -25,8 +25,9 @@ end $$
 
 
 @pytest.fixture(scope="session")
-def shared_database(postgres_server: Postgres) -> str:
+def shared_database(postgres_server: SharedPostgres) -> str:
     postgres_server.sql("create database promises template semel_template")
+    postgres_server.keep("promises")
     return "promises"
 
 
@@ -37,7 +38,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
         return new_world("sqlite", tmp_path, request)
     if request.param == "temporal":
         return new_world("temporal", tmp_path, request)
-    server: Postgres = request.getfixturevalue("postgres_server")
+    server: SharedPostgres = request.getfixturevalue("postgres_server")
     database: str = request.getfixturevalue("shared_database")
     server.sql(EMPTY, database)
     return World("postgres", server.url(database))

@@ -74,6 +74,11 @@ class Site:
         return Path(self.url.removeprefix("sqlite:///"))
 
     @property
+    def template(self) -> Path:
+        """The SQLite file as it is built, which a reset copies."""
+        return Path(self.folder) / "template"
+
+    @property
     def ledger(self) -> Ledger:
         """The effects that happened here."""
         return Ledger(f"{self.folder}/ledger")
@@ -98,7 +103,7 @@ class Site:
         if self.engine == "sqlite":
             with closing(choose_driver().connect(str(self.path), patience=10)) as db:
                 db.execute("pragma wal_checkpoint(truncate)")
-            shutil.copyfile(self.path, f"{self.folder}/template")
+            shutil.copyfile(self.path, self.template)
 
     async def watch(self) -> None:
         """Put the triggers, and on PostgreSQL the movable clock, into tables that were just made."""
@@ -113,7 +118,7 @@ class Site:
         self.ledger.clear()
         if self.engine == "sqlite":
             self.wipe()
-            shutil.copyfile(f"{self.folder}/template", self.path)
+            shutil.copyfile(self.template, self.path)
             return
         await self._alone()
         clear = "; ".join(f"delete from {table}" for table in TABLES)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import semel
-from bench.server import Postgres
 from tests.conformance.conftest import EMPTY
 from tests.conftest import new_world
+from tests.postgres import SharedPostgres
 from tests.transactional.kinds import KINDS, Caller
 from tests.world import World
 
@@ -20,8 +20,9 @@ Callers = Callable[[semel.App], AbstractAsyncContextManager[Caller]]
 
 
 @pytest.fixture(scope="session")
-def business(postgres_server: Postgres) -> str:
+def business(postgres_server: SharedPostgres) -> str:
     postgres_server.sql("create database business template semel_template")
+    postgres_server.keep("business")
     postgres_server.sql(ORDERS, "business")
     return "business"
 
@@ -39,7 +40,7 @@ def world(kind: tuple[str, type[Caller]], request: pytest.FixtureRequest, tmp_pa
     """The database of the engine and of the business."""
     if kind[0] == "sqlite":
         return new_world("sqlite", tmp_path, request)
-    server: Postgres = request.getfixturevalue("postgres_server")
+    server: SharedPostgres = request.getfixturevalue("postgres_server")
     database: str = request.getfixturevalue("business")
     server.sql(EMPTY + "; delete from orders", database)
     return World("postgres", server.url(database))

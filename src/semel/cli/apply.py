@@ -44,7 +44,7 @@ def apply(
         app = load_app(target)
         return asyncio.run(_apply(app, Output(as_json, app.settings), prune, take_over, dry_run, yes))
 
-    guarded(work, debug)
+    guarded(work, debug, as_json)
 
 
 async def _apply(app: App, out: Output, prune: bool, take_over: bool, dry_run: bool, yes: bool) -> Exit:

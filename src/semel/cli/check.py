@@ -45,7 +45,7 @@ def check(paths: Paths, as_json: Json = False, sarif_file: Sarif = None, debug: 
             note("no workflow was found: give the paths of your workflows and of the functions they call")
         return Exit.FINDINGS if any(not finding.rule.warns for finding in report.findings) else Exit.OK
 
-    guarded(work, debug)
+    guarded(work, debug, as_json)
 
 
 def _check(paths: list[Path]) -> Report:

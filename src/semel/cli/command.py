@@ -8,18 +8,19 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from enum import IntEnum
-from functools import reduce
+from functools import partial, reduce
 from inspect import Parameter
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from semel.app import App
-from semel.cli.output import Output, complain
+from semel.cli.output import Output, complain, print_error
 from semel.errors import (
     ConfigError,
     DefinitionError,
@@ -118,16 +119,60 @@ def code_of(error: SemelError) -> Exit:
     return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.FAILED)
 
 
-def guarded(work: Callable[[], Exit | None], debug: bool) -> None:
-    """Do the work of a command; a SemelError becomes a line and an exit code (with `debug`, a traceback)."""
+class CommandFailed(Exception):
+    """A command cannot do what it was asked for, and no error of the library says so."""
+
+    def __init__(self, message: str, exit_code: Exit) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def guarded(work: Callable[[], Exit | None], debug: bool, as_json: bool = False) -> None:
+    """Do the work of a command; an error becomes a line, or JSON, and an exit code (with `debug`, a traceback)."""
     try:
         code = work() or Exit.OK
-    except SemelError as error:
+    except (SemelError, CommandFailed) as error:
         if debug:
             raise
-        complain(str(error))
-        code = code_of(error)
+        code = error.exit_code if isinstance(error, CommandFailed) else code_of(error)
+        if not as_json:
+            complain(str(error))
+        elif isinstance(error, CommandFailed):
+            print_error(str(error), type="CommandFailed", code=None, exit_code=code)
+        else:
+            named = ("execution_id", "existing_execution_id")
+            more = {name: getattr(error, name) for name in named if getattr(error, name, None) is not None}
+            print_error(error.message, type=type(error).__name__, code=error.code, exit_code=code, **more)
     raise typer.Exit(code)
+
+
+class JsonErrors(TyperGroup):
+    """Commands whose wrong usage is JSON, too, where `--json` is among their arguments."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command; see click."""
+        run = partial(super().main, args, prog_name, complete_var, windows_expand_args=windows_expand_args, **extra)
+        if not standalone_mode or "--json" not in (sys.argv[1:] if args is None else args):
+            return run(standalone_mode=standalone_mode)
+        try:
+            sys.exit(run(standalone_mode=False))
+        except typer.Abort:
+            print_error("aborted", type="Abort", code=None, exit_code=Exit.FAILED)
+            sys.exit(Exit.FAILED)
+        except Exception as error:  # click's own errors: typer has a copy of click, so there is no one class
+            explain = getattr(error, "format_message", None)
+            if explain is None:
+                raise
+            print_error(explain(), type=type(error).__name__, code=None, exit_code=Exit.USAGE)
+            sys.exit(Exit.USAGE)
 
 
 def database_command(
@@ -165,7 +210,7 @@ def database_command(
                     require_database(app.settings.url)
                 return asyncio.run(_run(app, run, Output(as_json, app.settings), options))
 
-            guarded(work, debug)
+            guarded(work, debug, as_json)
 
         added = {"target": (OptionalTarget, None), **_OPTIONS} if takes_app else _OPTIONS
         if outbox:

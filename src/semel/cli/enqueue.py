@@ -79,7 +79,7 @@ def enqueue(
         call = _bind(app, task, _arguments(given, args, kwargs))
         return asyncio.run(_enqueue(app, target, call, asked, Output(as_json, app.settings)))
 
-    guarded(work, debug)
+    guarded(work, debug, as_json)
 
 
 def _arguments(given: str | None, args: str | None, kwargs: str | None) -> tuple[list[Any], dict[str, Any]]:

@@ -51,7 +51,7 @@ def replay(
         require_database(app.settings.url)
         return report(out, asyncio.run(_recorded(app, since, status, name, limit, not ignore_missing)))
 
-    guarded(work, debug)
+    guarded(work, debug, as_json)
 
 
 def read(file: Path) -> str:
@@ -170,4 +170,4 @@ def import_(
         out.next("replay", "module:app", "--file", str(file))
         return Exit.OK
 
-    guarded(work, debug)
+    guarded(work, debug, as_json)

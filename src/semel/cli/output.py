@@ -48,6 +48,13 @@ def complain(line: str) -> None:
     console(sys.stderr).print(Text(safe(line), "red"), soft_wrap=True)
 
 
+def print_error(message: str, *, type: str, code: str | None, exit_code: int, **more: Any) -> None:
+    """An error for programs: one line of JSON on stderr, after whatever notes there are."""
+    error = {"type": type, "code": code, "message": message, "exit_code": exit_code, **more}
+    sys.stderr.write(json.dumps({"error": error}, ensure_ascii=False) + "\n")
+    sys.stderr.flush()
+
+
 def note(line: str) -> None:
     """A remark on stderr, out of the way of what is piped on."""
     console(sys.stderr).print(Text(safe(line), "dim"), soft_wrap=True)

@@ -31,7 +31,7 @@ def reconcile(
         app = load_app(target)
         return asyncio.run(_reconcile(app, Output(as_json, app.settings), target, fix, prune))
 
-    guarded(work, debug)
+    guarded(work, debug, as_json)
 
 
 async def _reconcile(app: App, out: Output, target: str, fix: bool, prune: bool) -> Exit:

@@ -10,9 +10,9 @@ import typer
 from rich.text import Text
 
 from semel import App, Handle, InvalidValue, NotFound, Status
-from semel.cli.command import Debug, Exit, Json, Target, database_command, guarded, load_app
+from semel.cli.command import CommandFailed, Debug, Exit, Json, Target, database_command, guarded, load_app
 from semel.cli.enqueue import read_json
-from semel.cli.output import Output, ago, ahead, complain, console, when
+from semel.cli.output import Output, ago, ahead, console, when
 from semel.cli.schedule_options import read_schedule_options, takes_schedule_options
 from semel.cli.schedule_timeline import (
     Mark,
@@ -210,15 +210,15 @@ def create(
         chosen = read_schedule_options(options)
         return asyncio.run(_create(app, id, name, arguments, chosen, Output(as_json, app.settings)))
 
-    guarded(work, debug)
+    guarded(work, debug, as_json)
 
 
 async def _create(app: App, id: str, name: str, arguments: Any, options: dict[str, Any], out: Output) -> Exit:
     function = app.tasks[name]
     async with app:
         if await _exists(app, id):
-            complain(f"there is a schedule {id!r} already. Change it with: semel schedules edit {id}")
-            return Exit.CONFLICT
+            message = f"there is a schedule {id!r} already. Change it with: semel schedules edit {id}"
+            raise CommandFailed(message, Exit.CONFLICT)
         try:
             if isinstance(arguments, dict):
                 info = await app.schedules.put(id, app.schedules.call(function, **arguments), **options)

@@ -40,7 +40,7 @@ def export(folder: Folder, check: Check = False, as_json: Json = False, debug: D
             note(f"make them again: semel schema export {folder}")
         return Exit.FAILED if check and files else Exit.OK
 
-    guarded(work, debug)
+    guarded(work, debug, as_json)
 
 
 def _state(file: Path, names: set[str]) -> str:

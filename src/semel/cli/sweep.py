@@ -9,8 +9,8 @@ import typer
 from rich.text import Text
 
 from semel import App, InvalidValue, SemelError, SweepOutcome, SweepReport
-from semel.cli.command import Exit, database_command
-from semel.cli.output import Output, brief, complain, when
+from semel.cli.command import CommandFailed, Exit, database_command
+from semel.cli.output import Output, brief, when
 from semel.records import to_json
 from semel.sweepers import read_report
 
@@ -48,8 +48,8 @@ async def sweep(
         except SemelError:
             raise
         except Exception as error:  # of the function, which is not ours
-            complain(f"{''.join(traceback.format_exception(error))}The function of sweeper {name} raised.")
-            return Exit.FAILED
+            text = f"{''.join(traceback.format_exception(error))}The function of sweeper {name} raised."
+            raise CommandFailed(text, Exit.FAILED) from error
     elif len(app.tasks):
         raise InvalidValue(
             f"this app has no sweeper {name!r}. There are: {', '.join(app.sweepers.declared) or 'none'}."

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Any, ClassVar, Final
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -39,6 +40,11 @@ _KEEPALIVE: Final = (
     ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 40_000),
 )
 """Keepalive options of the client's sockets; what a platform does not have is left out."""
+
+FIRST_ASSIGNED_OID: Final = 10_000
+"""Below it, types have the same numbers on every server."""
+NOT_ASKED: Final = SimpleNamespace(name="none")
+"""Stands for the statement that asked for types, where none was sent: asyncpg need not prepare its own again."""
 
 
 class Address:
@@ -93,6 +99,7 @@ class Address:
                 timeout=self._patience,
                 command_timeout=COMMAND_TIMEOUT,
                 target_session_attrs=self._wanted,
+                connection_class=KnownTypes,
             )
         except asyncpg.PostgresError as error:
             if "startup parameter" in str(error):
@@ -113,6 +120,26 @@ class Address:
             ) from error
         keep_alive(connection)
         return connection
+
+
+class KnownTypes(asyncpg.Connection):
+    """A connection that asks what an array type of PostgreSQL's own looks like once in a process, not once each.
+
+    asyncpg asks on every connection, with a query that takes the server longer than all that a worker does to start. It
+    is a method of asyncpg's own that is replaced here: should it go, each connection asks again.
+    """
+
+    _known: ClassVar[dict[frozenset[int], Any]] = {}
+
+    async def _introspect_types(self, typeoids: Iterable[int], timeout: float) -> Any:
+        wanted = frozenset(typeoids)
+        if wanted in self._known:
+            return self._known[wanted], NOT_ASKED
+        asyncpg_own: Any = super()
+        types, statement = await asyncpg_own._introspect_types(wanted, timeout)
+        if max(wanted) < FIRST_ASSIGNED_OID:
+            self._known[wanted] = types
+        return types, statement
 
 
 def describe_url(url: str) -> str:

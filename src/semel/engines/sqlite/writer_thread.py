@@ -238,13 +238,13 @@ class WriterThread(threading.Thread):
                 self._db.execute("rollback")
 
     def _transact(self, jobs: list[Job]) -> BaseException | None:
-        tap = self._tap()
-        self._now = int(self._clock() * 1_000_000)
         self._unknown = False
-        # A claim need not outlive a power cut: if it is lost, the task is free again. All else is on disk
-        # before it is acknowledged.
-        self._synchronous("normal" if all(job.line is ConnectionRole.CLAIM for job in jobs) else "full")
         try:
+            tap = self._tap()
+            self._now = self._read_clock()
+            # A claim need not outlive a power cut: if it is lost, the task is free again. All else is on disk
+            # before it is acknowledged.
+            self._synchronous("normal" if all(job.line is ConnectionRole.CLAIM for job in jobs) else "full")
             self._step(self._begin, tap, LOCK_PATIENCE, lambda: any(not job.future.done() for job in jobs))
             for job in jobs:
                 job.error, job.result = None, self._play(job, tap)
@@ -259,6 +259,17 @@ class WriterThread(threading.Thread):
                 job.error = failure
             return failure
         return None
+
+    def _read_clock(self) -> int:
+        """Microseconds since 1970. EngineError: the `clock=` of the app raised, or gave no such number."""
+        try:
+            seconds = self._clock()
+            return int(seconds * 1_000_000)
+        except Exception as error:
+            raise EngineError(
+                f"the clock= of this App failed ({phrase_with_type(error)}): nothing was written. It must return "
+                "seconds since 1970, as time.time does."
+            ) from error
 
     def _synchronous(self, level: str) -> None:
         if level != self._level:
