@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -252,15 +251,12 @@ class EventRouter:
 
         Those that somebody has recorded and not started are started.
         """
-        found = await retry_unavailable(self._store.run, scripts.runs_of, self._namespace, keys)
+        functions = (await self.load_router()).functions
+        found = await retry_unavailable(self._store.run, scripts.runs_of, self._namespace, keys, functions)
         if not all(run.started for run in found):
             await self._begin_runs(self._where.start_pending())
-            found = await retry_unavailable(self._store.run, scripts.runs_of, self._namespace, keys)
-        subscriptions = (await self.load_router()).subscriptions
-        return [
-            replace(run, name=one.definition.options.name) if (one := subscriptions.get(run.activity)) else run
-            for run in found
-        ]
+            found = await retry_unavailable(self._store.run, scripts.runs_of, self._namespace, keys, functions)
+        return found
 
     async def route(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from semel.contract.events import EventInfo, EventRun, EventState, SubscriptionInfo
@@ -212,9 +212,9 @@ def kept(namespace: str, since: int, after: tuple[int, str], until: int, limit: 
 
 
 @procedure(ConnectionRole.READ, atomic=True)
-def runs_of(namespace: str, keys: list[str]) -> Script[list[EventRun]]:
-    """The newest run under each of these keys."""
-    return (yield from newest_runs(namespace, keys))
+def runs_of(namespace: str, keys: list[str], functions: Mapping[str, str]) -> Script[list[EventRun]]:
+    """The newest run under each of these keys, with the function that its activity runs."""
+    return (yield from newest_runs(namespace, keys, functions))
 
 
 @procedure(ConnectionRole.READ)

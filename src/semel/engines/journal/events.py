@@ -159,9 +159,8 @@ class StoredEvents(EventRouter):
         """What became of each event, by its id, for activities that gather or limit events, or are paused."""
         found = list(recorded.taken.outcomes)
         if recorded.known:
-            subscriptions = (await self.load_router()).subscriptions
-            special = {id_ for id_, one in subscriptions.items() if one.definition.flow is not None or one.paused}
-            asked = [one.id for one in recorded.known if not special.isdisjoint(one.ran)]
+            special = (await self.load_router()).special
+            asked = [one.id for one in recorded.known if not special.isdisjoint(one.ran)] if special else []
             if asked:
                 read = flow_scripts.outcomes_of
                 found += await retry_unavailable(self._store.run, read, self._namespace, asked)

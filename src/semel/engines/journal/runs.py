@@ -45,6 +45,9 @@ class Runs(Protocol):
     def ends(self, rows: Sequence[ScheduleRow]) -> Script[Ended]:
         """How the runs stand that were active when somebody looked last."""
 
+    async def find_going(self, store: ScriptRunner, rows: Sequence[ScheduleRow]) -> Collection[str]:
+        """Which of the runs that were active when somebody looked last have not ended; outside of a transaction."""
+
     def drop_unbegun(self, executions: Sequence[str]) -> Script[Begun]:
         """Cancel those of these runs that have not begun; of which it is known whether they have."""
 
@@ -88,6 +91,13 @@ def unrecorded_executions(namespace: str, since: int, limit: int) -> Script[list
     return [(key, id_) for key, id_ in (yield SqlQuery("unrecorded_executions", (namespace, since, limit)))]
 
 
+@procedure(ConnectionRole.READ, atomic=True)
+def live_executions(ids: list[str]) -> Script[set[str]]:
+    """Which of these executions beside the schedules have not ended."""
+    found = yield SqlBatch("run_states", [(id_,) for id_ in ids])
+    return {id_ for id_, status, _ in found if Status(status).live}
+
+
 class JournalRuns:
     """Runs beside their schedules and events: what is decided and what is started are one transaction."""
 
@@ -111,6 +121,11 @@ class JournalRuns:
             return {}
         found = yield SqlBatch("run_states", ids)
         return {id_: (Status(status), optional(at)) for id_, status, at in found}
+
+    async def find_going(self, store: ScriptRunner, rows: Sequence[ScheduleRow]) -> Collection[str]:
+        """See Runs."""
+        ids = [run.execution for row in rows for run in read_state(row.state).active]
+        return await retry_unavailable(store.run, live_executions, ids) if ids else ()
 
     def drop_unbegun(self, executions: Sequence[str]) -> Script[Begun]:
         """See Runs. Whoever takes a row first, this or a claim, has it."""
