@@ -301,6 +301,9 @@ class Router:
         """What each activity runs."""
         self.special = frozenset(id_ for id_, one in self.subscriptions.items() if one.takes)
         """Activities that gather or limit events, or are paused."""
+        again = [one for one in self.subscriptions.values() if one.definition.options.reuse is Reuse.FAILED_ONLY]
+        self.runs_after_failure = bool(again)
+        """Does some activity want that a delivery after a failure runs again?"""
         self._by_type = PatternIndex((one.types, one) for one in self.subscriptions.values())
         cancelling = [(on.types, one) for one in self.subscriptions.values() if (on := one.cancel_on) is not None]
         self._cancelling = PatternIndex(cancelling) if cancelling else None

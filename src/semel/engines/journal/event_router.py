@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from semel.contract.decision import Reuse
-from semel.contract.events import EventOutcome, EventRun
+from semel.contract.events import EventMatch, EventOutcome, EventRun, SubscriptionInfo
 from semel.contract.runs import Why
 from semel.engine.event_flow import FlowId
 from semel.engine.event_routing import NOT_GATHERED, GatheredRun, Plan, Router
-from semel.engine.subscriptions import Publication
+from semel.engine.subscriptions import Publication, SubscriptionDefinition
 from semel.engines.journal import event_cancellation, event_pauses
 from semel.engines.journal import event_flow_scripts as flow_scripts
 from semel.engines.journal import event_scripts as scripts
@@ -227,6 +227,20 @@ class EventRouter:
         """The subscriptions as they are."""
         self._router = None
         return await self.load_router()
+
+    async def matches(self, event: EventEnvelope) -> list[EventMatch]:
+        """See EngineEvents."""
+        return (await self.read_router()).matches(event)
+
+    async def subscription(self, id: str) -> SubscriptionDefinition | None:
+        """See EngineEvents."""
+        row = await retry_unavailable(self._store.run, scripts.get_subscription, self._namespace, id)
+        return None if row is None else SubscriptionDefinition.from_bytes(row.definition, row.id)
+
+    async def subscriptions(self, after: str, limit: int) -> list[SubscriptionInfo]:
+        """See EngineEvents."""
+        rows = await retry_unavailable(self._store.run, scripts.page_subscriptions, self._namespace, after, limit)
+        return [scripts.info_of_subscription(row) for row in rows]
 
     async def outcomes(self, id: str) -> list[EventOutcome]:
         """See EngineEvents."""

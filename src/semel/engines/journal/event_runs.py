@@ -31,13 +31,14 @@ def start_runs(
             generation += 1
             again = start if generation == start.generation else start._replace(generation=generation)
             rows.append(run_row(again, execution, request))
-        found.append(_run_of(start, execution, generation))
+        found.append(run_of(start, execution, generation))
     if rows:
         yield SqlBatch("add_runs", rows, (namespace,))
     return found
 
 
-def _run_of(start: Start, execution: str, generation: int) -> EventRun:
+def run_of(start: Start, execution: str, generation: int) -> EventRun:
+    """A run that is started."""
     key, name = start.request.key or "", start.request.options.name
     return EventRun(start.schedule, key, execution, start.why, start.version, generation, start.slot, name)
 

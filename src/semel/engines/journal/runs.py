@@ -54,6 +54,9 @@ class Runs(Protocol):
     def outputs_of(self, executions: list[str]) -> Script[dict[str, bytes | None]]:
         """What runs gave, as far as it is kept."""
 
+    def find_lanes(self, starts: Sequence[Start]) -> dict[int, int] | None:
+        """The lanes that starts go to, by the identity of their options. None: they are started elsewhere."""
+
     def start(self, starts: Sequence[Start]) -> Script[list[tuple[str, bytes | None]]]:
         """The executions of runs; with a request if they are to be started afterwards.
 
@@ -145,7 +148,7 @@ class JournalRuns:
 
     def start(self, starts: Sequence[Start]) -> Script[list[tuple[str, bytes | None]]]:
         """See Runs. A slot or an event that has run is not run again."""
-        lanes = self._lanes_of(starts)
+        lanes = self.find_lanes(starts)
         wanted = [Wanted(start.request, lanes[id(start.request.options)]) for start in starts]
         executions: list[tuple[str, bytes | None]] = []
         for start, decided in zip(starts, (yield from admit_many.script(self._namespace, wanted)), strict=True):
@@ -160,8 +163,8 @@ class JournalRuns:
             executions.append((decision.prior.id, None))
         return executions
 
-    def _lanes_of(self, starts: Sequence[Start]) -> dict[int, int]:
-        """The lanes that starts go to, by the identity of their options, which most of them share."""
+    def find_lanes(self, starts: Sequence[Start]) -> dict[int, int]:
+        """See Runs. Most of them share their options."""
         lanes: dict[int, int] = {}
         for start in starts:
             options = start.request.options
@@ -182,7 +185,7 @@ class JournalRuns:
 
     async def follow_up(self, starts: Sequence[Start]) -> None:
         """See Runs. The database tells other processes."""
-        self._hub.work(set(self._lanes_of(starts).values()))
+        self._hub.work(set(self.find_lanes(starts).values()))
 
     async def cancel(self, executions: Sequence[str]) -> None:
         """See Runs. They are cancelled in the same transaction, and the database tells other processes."""

@@ -203,6 +203,9 @@ class ClusterRuns:
         yield from ()
         return self._outputs
 
+    def find_lanes(self, starts: Sequence[Start]) -> None:
+        """There are none."""
+
     def start(self, starts: Sequence[Start]) -> Script[list[tuple[str, bytes | None]]]:
         """To be started once this is committed."""
         yield from ()
