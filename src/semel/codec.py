@@ -31,6 +31,9 @@ MOST_GUESSES: Final = 1000
 _SUSPECT: Final = 19
 """Digits of an integer that may be beyond 64 bits; what is shorter cannot be too deep either."""
 _LONG_NUMBER: Final = re.compile(rb"\d{%d}" % _SUSPECT)
+_STRIDE: Final = 9
+_TWO_DIGITS: Final = re.compile(rb"\d\d")
+"""So many digits in a row leave two beside each other where only every ninth byte is looked at."""
 _HARMLESS: Final = (str, int, bool)
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -100,7 +103,9 @@ def encode(value: Any, what: str, *, plain: bool = False, advice: str = _ANNOTAT
 
 
 def _deep_or_long(data: bytes) -> bool:
-    return data.count(b"[") + data.count(b"{") > MAX_DEPTH or _LONG_NUMBER.search(data) is not None
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        return True
+    return _TWO_DIGITS.search(data[::_STRIDE]) is not None and _LONG_NUMBER.search(data) is not None
 
 
 def _encode_with_keys(value: Any, what: str, error: Exception) -> bytes:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
+import msgspec
+
 from semel.backfills import refuse_in_run
 from semel.contract.durations import Duration
 from semel.contract.events import EventInfo, EventMatch, EventOutcome, EventRun, EventState, SubscriptionInfo
@@ -55,8 +57,7 @@ class PublishOptions(TypedDict, total=False):
     """A connection of yours with an open transaction: the event is there when you commit, and never was otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Published(Generic[H_co]):
+class Published(msgspec.Struct, Generic[H_co], frozen=True):
     """The answer to a publication. When it is there, the event and the runs that it starts are committed."""
 
     event_id: str

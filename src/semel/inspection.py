@@ -158,7 +158,7 @@ class Inspection(Definitions, Scheduling, Publishing):
         if kind != "task" and executions:
             found = await self.engine.undelivered(kind, key)
         text = explain_text(key, executions, suppressed, now, await self._why_it_waits(executions), found)
-        if run := await self.schedules.explain_run(key) or await self.events.explain_run(key):
+        if run := await self.schedules.explain_run(key, now) or await self.events.explain_run(key):
             text = f"{text}\n\n{run}" if executions else run
         counted = None if suppressed is None else tuple(suppressed)
         return Explanation(key, kind, tuple(executions), counted, now, text, found)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from semel.check import Finding as CheckFinding
 from semel.contract.records import Execution, Explanation, FailedMessage
 from semel.engine.protocol import QueueState
@@ -15,8 +17,8 @@ from semel.engine.protocol import QueueState
 def to_json(record: Any) -> Any:
     """Turn a record, or any mix of records, into plain JSON data.
 
-    Times are ISO 8601 strings, durations are seconds, sets are sorted lists. A dataclass becomes an object with the
-    names of its fields, unless its form is defined here. TypeError: neither a record nor JSON data.
+    Times are ISO 8601 strings, durations are seconds, sets are sorted lists. A dataclass or a struct becomes an object
+    with the names of its fields, unless its form is defined here. TypeError: neither a record nor JSON data.
     """
     if record is None or isinstance(record, bool | int | float):
         return record
@@ -71,6 +73,8 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def _own(record: Any) -> dict[str, Any]:
+    if isinstance(record, msgspec.Struct):
+        return {name: getattr(record, name) for name in record.__struct_fields__}
     if not dataclasses.is_dataclass(record) or isinstance(record, type):
         raise TypeError(f"{record!r} is neither a record nor JSON data")
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from semel.backfills import BackfillOptions, Backfills, make_request, missing_schedule, refuse_in_run
 from semel.contract.backfill import BackfillInfo, BackfillPlan
+from semel.contract.coming_slots import describe_coming_slot
 from semel.contract.keys import check_text
 from semel.contract.occurrences import Occurrence, preview
 from semel.contract.reconciliation import Difference
@@ -301,17 +302,22 @@ class Schedules:
         info = await self.get(id)
         return [*islice(preview(definition.timing, info.cursor), _check_limit(count))]
 
-    async def explain_run(self, key: str) -> str:
-        """What became of a slot, in words, by the key of its run; empty if there is nothing to say."""
+    async def explain_run(self, key: str, now: datetime) -> str:
+        """What became of a slot, or when it is due, in words, by the key of its run; empty if nothing is to be said."""
         parsed = parse_run_id(key)
         if parsed is None:
             return ""
         try:
-            found = await (await self._engine()).find_slot(parsed[0], key, parsed[1])
+            engine = await self._engine()
         except ConfigError:  # a cluster without records has no schedules
             return ""
+        id, slot = parsed
+        found = await engine.find_slot(id, key, slot)
         if found is None:
-            return ""
+            info, definition = await engine.get(id), await engine.definition(id)
+            if slot is None or info is None or definition is None:
+                return ""
+            return describe_coming_slot(info, definition.timing, slot, now)
         if isinstance(found, SkippedSlots):
             return f"Schedule {found.schedule!r} did not run this slot. {found}."
         begin = "" if found.window_start is None else f", after {found.window_start:%Y-%m-%d %H:%M:%S} UTC"

@@ -13,7 +13,7 @@ import pytest
 
 import semel
 from semel.engine import subscription_definitions
-from semel.engines.journal import events
+from semel.engines.journal import event_scripts, events
 from semel.engines.postgres import store
 from semel.engines.sqlite import writer_thread
 from tests.faults.conftest import new_site
@@ -24,6 +24,12 @@ from tests.faults.test_mutants import prepare
 
 pytestmark = pytest.mark.proof
 Check = Callable[[EventShop], Awaitable[None]]
+
+
+class _NothingHappened(semel.EngineUnavailable):
+    """Raised in the place of a Collision, which nobody expects."""
+
+
 NOTICED = (AssertionError, TimeoutError, semel.SemelError)
 
 
@@ -34,6 +40,13 @@ async def each_event_has_its_runs(shop: EventShop) -> None:
     assert all(one.duplicate and len(one.runs) == 2 for one in again)
     await shop.run_all()
     assert await event_faults(shop.site.sql, {"a": ["bill", "settle"], "b": ["bill", "settle"]}) == []
+
+
+async def each_event_has_its_run(shop: EventShop) -> None:
+    await shop.subscribe(bill=shop.bill)
+    await shop.app.publish_many([paid("a"), paid("b")])
+    await shop.run_all()
+    assert await event_faults(shop.site.sql, {"a": ["bill"], "b": ["bill"]}) == []
 
 
 async def who_routes_by_old_subscriptions_is_told(shop: EventShop) -> None:
@@ -90,7 +103,36 @@ async def a_run_is_not_run_again(shop: EventShop) -> None:
     assert await shop.site.sql("select count(*) from semel_execution") == [(1,)]
 
 
+async def a_lane_that_is_gone_is_made_anew(shop: EventShop) -> None:
+    """A database that went back in time has lost it: no execution may be in a lane that nobody looks at."""
+    await shop.subscribe(bill=shop.bill)
+    await shop.app.publish(paid("a"))
+    await shop.site.script("delete from semel_lane; delete from semel_ready; delete from semel_execution")
+    await shop.app.publish(paid("b"))
+    lost = "select count(*) from semel_execution where lane not in (select id from semel_lane)"
+    assert await shop.site.sql(lost) == [(0,)]
+    assert await shop.site.sql("select count(*) from semel_execution") == [(1,)]
+
+
+async def a_taken_key_is_decided_about(shop: EventShop) -> None:
+    """Somebody has started something under the key of a run: the event joins that, and the others run."""
+    await shop.subscribe(bill=shop.bill)
+    held = await shop.app.enqueue(shop.charge, "o-1", task_id="activity-bill:b")
+    found = await shop.app.publish_many([paid("a"), paid("b"), paid("c")])
+    assert [one.duplicate for one in found] == [False] * 3
+    assert found[1].runs[0].id == held.id
+    assert await shop.site.sql("select count(*) from semel_run") == [(2,)]
+    assert await shop.site.sql("select count(*) from semel_execution") == [(3,)]
+
+
 SQLITE = [
+    ("publish_new: by the subscriptions of now", who_routes_by_old_subscriptions_is_told, "publish_new",
+     "where namespace = ?1), 0) = ?2", "where namespace = ?1), 0) is not ?2 + 1"),
+    ("publish_new: what an event ran is on record", each_event_has_its_run, "publish_new",
+     "coalesce(s.activity, '')", "''"),
+    ("publish_new: every run has its record", each_event_has_its_run, "publish_new", "(select changes()) > 0", "0"),
+    ("publish_new: the lane is there", a_lane_that_is_gone_is_made_anew, "publish_new",
+     "l.value not in (select id", "0 in (select id"),
     ("add_events: by the subscriptions of now", who_routes_by_old_subscriptions_is_told, "add_events",
      "where namespace = ?1), 0) = ?2", "where namespace = ?1), 0) is not ?2 + 1"),
     ("lock_events: by the subscriptions of now", who_delivers_by_old_subscriptions_is_told, "lock_events",
@@ -109,6 +151,8 @@ def test_a_missing_guard_of_events_is_noticed(
     name: str, check: Check, statement: str, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = prepare(tmp_path)
+    if statement in ("add_events", "add_runs"):  # where one statement does not do
+        monkeypatch.setattr(event_scripts, "are_plain", lambda plans: False)
     asyncio.run(passes(site, check))
     parts = writer_thread.statements()[statement]
     assert any(old in sql for sql, _ in parts), "the mutant does not fit the statement any more"
@@ -117,6 +161,22 @@ def test_a_missing_guard_of_events_is_noticed(
         monkeypatch.setattr(events, "_is_due", lambda known, plan: True)
     with pytest.raises(NOTICED):
         asyncio.run(passes(site, check))
+
+
+async def test_a_key_that_is_taken_does_not_keep_the_events_beside_it_from_running(site: Site) -> None:
+    async with EventShop(site) as shop:
+        await a_taken_key_is_decided_about(shop)
+
+
+def test_without_counts_a_taken_key_would_leave_an_event_without_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite passes over what it cannot insert: the counts have to be looked at."""
+    site = prepare(tmp_path)
+    asyncio.run(passes(site, a_taken_key_is_decided_about))
+    monkeypatch.setattr(event_scripts, "Collision", _NothingHappened)
+    with pytest.raises(NOTICED):
+        asyncio.run(passes(site, a_taken_key_is_decided_about))
 
 
 def test_without_the_policy_of_keys_an_event_would_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

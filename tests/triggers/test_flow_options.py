@@ -24,6 +24,10 @@ def trigger(**options: Any) -> EventTriggerConfig:
     [
         ({"debounce": "5m"}, Debounce(5 * MINUTE)),
         ({"debounce": {"wait": 60, "max_wait": "1h"}}, Debounce(MINUTE, 60 * MINUTE)),
+        ({"debounce": "500ms"}, Debounce(500_000)),
+        ({"debounce": 0.5}, Debounce(500_000)),
+        ({"debounce": {"wait": "1.5s", "max_wait": 2.25}}, Debounce(1_500_000, 2_250_000)),
+        ({"batch": {"size": 100, "wait": "1ms"}}, Batch(100, 1000)),
         ({"batch": {"size": 100, "wait": "1m"}}, Batch(100, MINUTE)),
         ({"singleton": "cancel"}, Singleton("cancel")),
         ({"singleton": {"mode": "skip", "key": "data.user"}}, Singleton("skip")),
@@ -50,7 +54,10 @@ def test_an_event_cancels_by_its_type() -> None:
     ("options", "message"),
     [
         ({"debounce": "often"}, "debounce.wait: 'often' is not a duration"),
-        ({"debounce": "0"}, "use at least a second"),
+        ({"debounce": "0"}, "'0': use whole milliseconds, at least one"),
+        ({"debounce": "1.5ms"}, "'1.5ms': use whole milliseconds"),
+        ({"debounce": -0.5}, "-0.5 is out of bounds"),
+        ({"batch": {"size": 2, "wait": 0.0001}}, "0.0001: use whole milliseconds"),
         ({"debounce": {"wait": "5m", "max_wait": "5m"}}, "max_wait='5m' is not longer than wait='5m'"),
         ({"debounce": {"max_wait": "5m"}}, "debounce.wait: it is missing"),
         ({"debounce": {"wait": "5m", "maxwait": "6m"}}, "Did you mean 'max_wait'?"),

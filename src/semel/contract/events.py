@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+import msgspec
+
 from semel.contract.runs import Why
 
 
@@ -45,8 +47,7 @@ class EventInfo:
     last_duplicate_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class EventRun:
+class EventRun(msgspec.Struct, frozen=True):
     """The newest run of an activity for an event, as it is on record."""
 
     activity: str

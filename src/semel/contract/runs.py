@@ -135,7 +135,7 @@ class ScheduleInfo:
     note: str | None
     """What somebody said when pausing or resuming it."""
     running: tuple[str, ...]
-    """Executions that had not ended when somebody looked last."""
+    """Executions that had not ended when it was read."""
     waiting: tuple[datetime, ...]
     """Slots that wait for a run to end."""
     failures: int

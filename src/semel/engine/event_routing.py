@@ -59,14 +59,17 @@ def run_key(activity: str, publication: Publication) -> str:
 class FilterData:
     """An event as filters read it, made when the first one asks: an app without filters needs no library for them."""
 
-    def __init__(self, event: EventEnvelope) -> None:
+    __slots__ = ("_encoded", "_event", "_input")
+
+    def __init__(self, event: EventEnvelope, encoded: bytes | None = None) -> None:
         self._event = event
+        self._encoded = encoded
         self._input: FilterInput | None = None
 
     def get(self) -> FilterInput:
         """The event, converted once."""
         if self._input is None:
-            self._input = _filter_input()(self._event)
+            self._input = _filter_input()(self._event, self._encoded)
         return self._input
 
 
@@ -93,21 +96,34 @@ class Subscription:
         self._matches = EventMatch(self.id, MatchKind.MATCHES)
 
     @property
+    def takes(self) -> bool:
+        """Does it take events in, instead of running for each at once?"""
+        return self.definition.flow is not None or self.paused
+
+    @property
     def types(self) -> list[str]:
         """The types of events that it wants."""
         return [type_ for pattern in self.definition.patterns for type_ in pattern.types]
 
+    def find_patterns(self, type: str) -> tuple[EventPattern, ...]:
+        """Its patterns that events of a type match."""
+        return tuple(
+            pattern for pattern in self.definition.patterns if any(matches(one, type) for one in pattern.types)
+        )
+
     def match(self, event: EventEnvelope, data: FilterData) -> EventMatch:
         """Whether it wants an event: by the first of its patterns that matches, else the nearest miss."""
+        return self.match_patterns(self.find_patterns(event.type), event, data)
+
+    def match_patterns(self, patterns: Sequence[EventPattern], event: EventEnvelope, data: FilterData) -> EventMatch:
+        """Whether it wants an event of a type that these patterns of it match."""
         nearest: EventMatch | None = None
-        for pattern in self.definition.patterns:
-            if not any(matches(type_, event.type) for type_ in pattern.types):
-                continue
+        for pattern in patterns:
             if pattern.source is not None and not matches(pattern.source, event.source):
                 nearest = nearest or EventMatch(self.id, MatchKind.OTHER_SOURCE, f"wants {pattern.source}")
                 continue
             found = self._decide(pattern, data)
-            if found.kind is MatchKind.MATCHES:
+            if found is self._matches:
                 return found
             if nearest is None or nearest.kind is not MatchKind.PROBLEM:
                 nearest = found
@@ -281,10 +297,17 @@ class Router:
     def __init__(self, stamp: int, rows: Sequence[SubscriptionRow], max_payload: int = MAX_PAYLOAD) -> None:
         self.stamp = stamp
         self.subscriptions = {row.id: Subscription(row, max_payload) for row in rows}
+        self.functions = {id_: one.definition.options.name for id_, one in self.subscriptions.items()}
+        """What each activity runs."""
+        self.special = frozenset(id_ for id_, one in self.subscriptions.items() if one.takes)
+        """Activities that gather or limit events, or are paused."""
+        again = [one for one in self.subscriptions.values() if one.definition.options.reuse is Reuse.FAILED_ONLY]
+        self.runs_after_failure = bool(again)
+        """Does some activity want that a delivery after a failure runs again?"""
         self._by_type = PatternIndex((one.types, one) for one in self.subscriptions.values())
         cancelling = [(on.types, one) for one in self.subscriptions.values() if (on := one.cancel_on) is not None]
         self._cancelling = PatternIndex(cancelling) if cancelling else None
-        self._known_types: dict[str, list[Subscription]] = {}
+        self._known_types: dict[str, list[tuple[Subscription, tuple[EventPattern, ...]]]] = {}
 
     def plan(
         self,
@@ -306,7 +329,7 @@ class Router:
             return Plan(publication, EventState.PARKED, (), early, ())
         if publication.deliver_at is not None and publication.deliver_at > publication.published_at:
             return Plan(publication, EventState.WAITING, (), None, ())
-        data = FilterData(publication.event)
+        data = FilterData(publication.event, publication.envelope)
         wanted, problems = self._find(publication.event, data) if only is None else (self._take(only), [])
         starts: list[Start] = []
         takes: list[Take] = []
@@ -316,7 +339,7 @@ class Router:
                 if why is Why.REPLAY and (others := gathered.get(subscription.id)) is not None:
                     at = publication.published_at
                     starts.append(subscription.start_for(*others, at, why, reuse))
-                elif why is Why.REPLAY or (subscription.definition.flow is None and not subscription.paused):
+                elif why is Why.REPLAY or not subscription.takes:
                     starts.append(subscription.start(publication, why, reuse))
                 else:
                     keys, problem = subscription.read_keys(publication.event, data)
@@ -339,12 +362,13 @@ class Router:
         if candidates is None:
             if len(self._known_types) >= MOST_TYPES:
                 self._known_types.clear()
-            candidates = self._known_types[event.type] = self._by_type.find(event.type)
+            found = self._by_type.find(event.type)
+            candidates = self._known_types[event.type] = [(one, one.find_patterns(event.type)) for one in found]
         if not candidates:
             return [], []
         wanted, problems = [], []
-        for one in candidates:
-            match = one.match(event, data)
+        for one, patterns in candidates:
+            match = one.match_patterns(patterns, event, data)
             if match.kind is MatchKind.MATCHES:
                 wanted.append(one)
             elif match.kind is MatchKind.PROBLEM:

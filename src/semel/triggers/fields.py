@@ -28,6 +28,7 @@ from semel.triggers.ids import ACTIVITY_ID_LENGTH, EVENT_ID_LENGTH, TASK_TYPE_LE
 SOURCE_LENGTH: Final = 1000
 TYPE_LENGTH: Final = 255
 _SECOND: Final = timedelta(seconds=1)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _WHAT: Final = "value"
 
 
@@ -42,15 +43,15 @@ def refuse(message: str) -> PydanticCustomError:
     return PydanticCustomError("semel", "{message}", {"message": message})
 
 
-def checked(check: Callable[[Any, str], Any]) -> Callable[[Any], Any]:
-    """A validator of a check that raises Semel's own errors, which begin with the name of what they are about.
+def checked(check: Callable[..., Any], *options: Any) -> Callable[[Any], Any]:
+    """A validator of a check `(value, name, *options)` that raises Semel's own errors, which begin with that name.
 
     Pydantic names the field itself, so the name is left out.
     """
 
     def validate(value: Any) -> Any:
         try:
-            return check(value, _WHAT)
+            return check(value, _WHAT, *options)
         except SemelError as error:
             raise refuse(phrase(error).removeprefix(f"{_WHAT}=")) from None
 
@@ -91,6 +92,13 @@ def _read_positive_span(value: Any, what: str) -> timedelta:
     return span
 
 
+def _read_wait(value: Any, what: str) -> timedelta:
+    span = parse_duration(value, what)
+    if span % _MILLISECOND or not span:
+        raise refuse(f"{value!r}: use whole milliseconds, at least one, such as '500ms' or '90s'")
+    return span
+
+
 class OneOrMany:
     """Makes a field of a tuple take a single value, too, as a tuple of that value."""
 
@@ -112,6 +120,9 @@ def _format_instant(at: datetime) -> str:
 
 _DURATION_SCHEMA: Final = {
     "anyOf": [{"type": "string", "examples": ["90s", "1h30m", "30d"]}, {"type": "integer", "minimum": 0}],
+}
+_WAIT_SCHEMA: Final = {
+    "anyOf": [{"type": "string", "examples": ["500ms", "90s", "1h30m"]}, {"type": "number", "exclusiveMinimum": 0}],
 }
 _INSTANT_SCHEMA: Final = {"type": "string", "format": "date-time"}
 
@@ -147,6 +158,14 @@ PositiveSpan = Annotated[
 ]
 """A duration of a second or more, in whole seconds."""
 
+Wait = Annotated[
+    timedelta,
+    BeforeValidator(checked(_read_wait)),
+    PlainSerializer(format_duration, when_used="json"),
+    WithJsonSchema(_WAIT_SCHEMA),
+]
+"""A duration of a millisecond or more, in whole milliseconds: "500ms", or 0.5 for half a second."""
+
 ActivityId = Annotated[
     str,
     BeforeValidator(checked(check_activity_id)),
@@ -162,7 +181,7 @@ ActivityId = Annotated[
 _NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*$"
 TaskType = Annotated[
     str,
-    BeforeValidator(checked(lambda name, what: check_name(name, what, TASK_TYPE_LENGTH))),
+    BeforeValidator(checked(check_name, TASK_TYPE_LENGTH)),
     WithJsonSchema({"type": "string", "maxLength": TASK_TYPE_LENGTH, "pattern": _NAME_PATTERN}),
 ]
 QueueName = Annotated[
@@ -177,21 +196,21 @@ Text = Annotated[
 ]
 EventId = Annotated[
     str,
-    BeforeValidator(checked(lambda key, what: check_key(key, what, EVENT_ID_LENGTH))),
+    BeforeValidator(checked(check_key, EVENT_ID_LENGTH)),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": EVENT_ID_LENGTH}),
 ]
 Source = Annotated[
     str,
-    BeforeValidator(checked(lambda key, what: check_key(key, what, SOURCE_LENGTH))),
+    BeforeValidator(checked(check_key, SOURCE_LENGTH)),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": SOURCE_LENGTH}),
 ]
 Subject = Annotated[
     str,
-    BeforeValidator(checked(lambda key, what: check_key(key, what, SOURCE_LENGTH))),
+    BeforeValidator(checked(check_key, SOURCE_LENGTH)),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": SOURCE_LENGTH}),
 ]
 EventType = Annotated[
     str,
-    BeforeValidator(checked(lambda key, what: check_key(key, what, TYPE_LENGTH))),
+    BeforeValidator(checked(check_key, TYPE_LENGTH)),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": TYPE_LENGTH}),
 ]

@@ -25,7 +25,8 @@ import msgspec
 
 from semel.codec import MAX_DEPTH, MAX_PAYLOAD
 from semel.errors import ConfigError, InvalidValue, phrase, phrase_with_type
-from semel.triggers.filter_cost import PATTERN_LENGTH, SyntaxTree
+from semel.triggers.filter_cost import PATTERN_LENGTH, SMALLEST, SyntaxTree
+from semel.triggers.simple_filters import decide_simple, read_simple
 
 if TYPE_CHECKING:
     from semel.triggers.envelope import EventEnvelope
@@ -65,15 +66,28 @@ NOT_MATCHED: Final = FilterResult(False)
 
 
 class FilterInput:
-    """An event as filters read it. Make one for an event that many filters decide about: it is converted only once."""
+    """An event as filters read it. Make one for an event that many filters decide about: it is converted only once.
 
-    __slots__ = ("activation", "problem", "size")
+    `encoded` is the JSON of the whole event, where it is known: of a small one it says enough.
+    """
 
-    def __init__(self, event: EventEnvelope) -> None:
-        self.size, self.problem = _inspect(event)
-        self.activation: Any = None
-        if self.problem is None:
-            self.activation = _environment().Activation(_variables(event))
+    __slots__ = ("_activations", "event", "problem", "size")
+
+    def __init__(self, event: EventEnvelope, encoded: bytes | None = None) -> None:
+        self.event = event
+        self._activations: dict[tuple[str, ...], Any] = {}
+        self.problem: str | None = None
+        if encoded is not None and len(encoded) <= SMALLEST and _is_harmless(encoded):
+            self.size = len(encoded)
+        else:
+            self.size, self.problem = _inspect(event)
+
+    def convert(self, names: tuple[str, ...]) -> Any:
+        """The values of these variables, as the library reads them."""
+        found = self._activations.get(names)
+        if found is None:
+            found = self._activations[names] = _environment().Activation(_variables(self.event, names))
+        return found
 
 
 class Expression:
@@ -82,13 +96,16 @@ class Expression:
     `largest_event` is how many bytes of data and extensions, as JSON, it reads at most: more might take too long.
     """
 
-    __slots__ = ("_program", "largest_event", "returns", "text")
+    __slots__ = ("_program", "_reads", "_simple", "largest_event", "returns", "text")
 
     def __init__(self, text: str, program: Any, largest_event: int) -> None:
         self.text = text
         self.largest_event = largest_event
         self.returns = program.return_type()
         self._program = program
+        self._reads = tuple(name for name in VARIABLES if name in text)
+        """The variables that it may read: it has to name them."""
+        self._simple = read_simple(text)
 
     def evaluate(self, given: FilterInput) -> tuple[Any, str | None]:
         """The value, or None and the problem why there is none. Never raises."""
@@ -96,10 +113,12 @@ class Expression:
             return None, given.problem
         if given.size > self.largest_event:
             return None, _too_large(given.size, self.largest_event)
+        if self._simple is not None and (decided := decide_simple(self._simple, given.event.data)) is not None:
+            return decided, None
         try:
-            value = self._program.eval(given.activation)
+            value = self._program.eval(given.convert(self._reads))
             # An error is a value here, and a text: taken for a truth value it would match.
-            if value.type() == _cel().Type.ERROR:
+            if value.type() == _error_type():
                 return None, _explain(str(value.value()))
             return value.value(), None
         except Exception as error:  # whatever the library does, a filter fails closed
@@ -205,6 +224,11 @@ def _cel() -> Any:
 
 
 @functools.cache
+def _error_type() -> Any:
+    return _cel().Type.ERROR
+
+
+@functools.cache
 def _environment() -> Any:
     types = _cel().Type
     kinds = {
@@ -222,20 +246,16 @@ def _environment() -> Any:
     return _cel().NewEnv(container="event", variables={f"event.{name}": kind for name, kind in kinds.items()})
 
 
-def _variables(event: EventEnvelope) -> dict[str, Any]:
-    variables: dict[str, Any] = {
-        "event.data": event.data,
-        "event.type": event.type,
-        "event.source": event.source,
-        "event.id": event.event_id,
-        "event.subject": event.subject,
-        "event.datacontenttype": event.datacontenttype,
-        "event.dataschema": event.dataschema,
-        "event.extensions": event.extensions,
-    }
-    if event.time is not None:
-        variables["event.time"] = event.time
+def _variables(event: EventEnvelope, names: tuple[str, ...]) -> dict[str, Any]:
+    variables = {f"event.{name}": getattr(event, "event_id" if name == "id" else name) for name in names}
+    if event.time is None:
+        variables.pop("event.time", None)
     return variables
+
+
+def _is_harmless(encoded: bytes) -> bool:
+    """Is an event, by its JSON, surely free of what `_inspect` looks for?"""
+    return encoded.count(b"[") + encoded.count(b"{") <= MAX_DEPTH and b"\\u0000" not in encoded
 
 
 def _inspect(event: EventEnvelope) -> tuple[int, str | None]:

@@ -25,7 +25,7 @@ from semel.contract.event_flow import MOST_EVENTS, MOST_STARTS, Batch, Debounce,
 from semel.contract.rates import UNLIMITED, parse_rate
 from semel.errors import SemelError, phrase
 from semel.triggers.event_keys import check_event_key
-from semel.triggers.fields import EventType, Model, OneOrMany, PositiveSpan, checked, refuse
+from semel.triggers.fields import EventType, Model, OneOrMany, Wait, checked, refuse
 from semel.triggers.filters import WHERE_LENGTH, compile_filter
 
 MOST_TYPES: Final = 100
@@ -83,9 +83,9 @@ StartRate = Annotated[
 class DebounceConfig(Model):
     """One run after a time without a newer event, with all events that came until then."""
 
-    wait: PositiveSpan
+    wait: Wait
     """The run starts so long after the newest event."""
-    max_wait: PositiveSpan | None = None
+    max_wait: Wait | None = None
     """The run starts so long after the first event at the latest. Without it, events that keep coming put it off until
     there are 1,000 of them."""
     key: KeyExpression | None = None
@@ -115,7 +115,7 @@ class BatchConfig(Model):
 
     size: StrictInt = Field(ge=2, le=MOST_EVENTS)
     """The run starts with so many events."""
-    wait: PositiveSpan
+    wait: Wait
     """The run starts so long after the first event at the latest."""
     key: KeyExpression | None = None
     """Events with different keys are in different batches."""

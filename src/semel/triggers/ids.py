@@ -107,6 +107,8 @@ def event_part(event_id: str, length: int = KEY_LENGTH) -> str:
     """
     event_id = check_key(event_id, "event_id", EVENT_ID_LENGTH)
     if len(event_id) <= EVENT_PART_LENGTH:
+        if ":" not in event_id and len(event_id) <= length:  # all that is ambiguous has one
+            return event_id
         part = f"evt:{event_id}" if _AMBIGUOUS.fullmatch(event_id) else event_id
         if len(part) <= length:
             return part

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from semel.contract.decision import Reuse
-from semel.contract.events import EventOutcome, EventRun
+from semel.contract.events import EventMatch, EventOutcome, EventRun, SubscriptionInfo
 from semel.contract.runs import Why
 from semel.engine.event_flow import FlowId
 from semel.engine.event_routing import NOT_GATHERED, GatheredRun, Plan, Router
-from semel.engine.subscriptions import Publication
+from semel.engine.subscriptions import Publication, SubscriptionDefinition
 from semel.engines.journal import event_cancellation, event_pauses
 from semel.engines.journal import event_flow_scripts as flow_scripts
 from semel.engines.journal import event_scripts as scripts
@@ -229,6 +228,20 @@ class EventRouter:
         self._router = None
         return await self.load_router()
 
+    async def matches(self, event: EventEnvelope) -> list[EventMatch]:
+        """See EngineEvents."""
+        return (await self.read_router()).matches(event)
+
+    async def subscription(self, id: str) -> SubscriptionDefinition | None:
+        """See EngineEvents."""
+        row = await retry_unavailable(self._store.run, scripts.get_subscription, self._namespace, id)
+        return None if row is None else SubscriptionDefinition.from_bytes(row.definition, row.id)
+
+    async def subscriptions(self, after: str, limit: int) -> list[SubscriptionInfo]:
+        """See EngineEvents."""
+        rows = await retry_unavailable(self._store.run, scripts.page_subscriptions, self._namespace, after, limit)
+        return [scripts.info_of_subscription(row) for row in rows]
+
     async def outcomes(self, id: str) -> list[EventOutcome]:
         """See EngineEvents."""
         found = await retry_unavailable(self._store.run, flow_scripts.outcomes_of, self._namespace, [id])
@@ -252,15 +265,12 @@ class EventRouter:
 
         Those that somebody has recorded and not started are started.
         """
-        found = await retry_unavailable(self._store.run, scripts.runs_of, self._namespace, keys)
+        functions = (await self.load_router()).functions
+        found = await retry_unavailable(self._store.run, scripts.runs_of, self._namespace, keys, functions)
         if not all(run.started for run in found):
             await self._begin_runs(self._where.start_pending())
-            found = await retry_unavailable(self._store.run, scripts.runs_of, self._namespace, keys)
-        subscriptions = (await self.load_router()).subscriptions
-        return [
-            replace(run, name=one.definition.options.name) if (one := subscriptions.get(run.activity)) else run
-            for run in found
-        ]
+            found = await retry_unavailable(self._store.run, scripts.runs_of, self._namespace, keys, functions)
+        return found
 
     async def route(
         self,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from semel.contract.events import EventRun
 from semel.contract.runs import Why
@@ -10,6 +12,8 @@ from semel.contract.times import from_micros
 from semel.engine.ticks import Start
 from semel.engines.journal.runs import Runs, run_row
 from semel.engines.journal.script import Row, Script, SqlBatch
+
+NOT_KNOWN: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def start_runs(
@@ -25,22 +29,36 @@ def start_runs(
         generation = generations.get(key, -1)
         if request is not None or execution == start.request.id:
             generation += 1
-            rows.append(run_row(start._replace(generation=generation), execution, request))
-        found.append(_run_of(start, execution, generation))
+            again = start if generation == start.generation else start._replace(generation=generation)
+            rows.append(run_row(again, execution, request))
+        found.append(run_of(start, execution, generation))
     if rows:
         yield SqlBatch("add_runs", rows, (namespace,))
     return found
 
 
-def _run_of(start: Start, execution: str, generation: int) -> EventRun:
+def run_of(start: Start, execution: str, generation: int) -> EventRun:
+    """A run that is started."""
     key, name = start.request.key or "", start.request.options.name
     return EventRun(start.schedule, key, execution, start.why, start.version, generation, start.slot, name)
 
 
-def newest_runs(namespace: str, keys: Sequence[str]) -> Script[list[EventRun]]:
-    """The newest run under each of these keys."""
+def newest_runs(
+    namespace: str, keys: Sequence[str], functions: Mapping[str, str] = NOT_KNOWN
+) -> Script[list[EventRun]]:
+    """The newest run under each of these keys. `functions`: what activities run, as far as it is known."""
     rows = yield SqlBatch("runs_by_key", [(key,) for key in keys], (namespace,))
     return [
-        EventRun(activity, key, execution, Why(why), version, generation, from_micros(created), started=bool(started))
+        EventRun(
+            activity,
+            key,
+            execution,
+            Why(why),
+            version,
+            generation,
+            from_micros(created),
+            functions.get(activity, ""),
+            bool(started),
+        )
         for key, generation, activity, _, why, execution, version, created, started in rows
     ]

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from semel.contract.events import EventInfo, EventRun, EventState, SubscriptionInfo
-from semel.contract.runs import Change, ChangeKind
-from semel.contract.times import from_micros, optional
+from semel.contract.runs import Change, ChangeKind, Why
+from semel.contract.times import from_micros, instant, optional
 from semel.engine.declarations import Declared, Stored, plan_change
-from semel.engine.event_routing import Plan
+from semel.engine.event_routing import Plan, Router, run_key
 from semel.engine.schedules import Owner
-from semel.engine.subscriptions import SubscriptionDefinition, SubscriptionRow
+from semel.engine.subscriptions import Publication, SubscriptionDefinition, SubscriptionRow
+from semel.engine.ticks import Start
+from semel.engines.journal.admit import fit_alike, shared_columns
 from semel.engines.journal.event_flow_scripts import RouterChanged, Taken, forget_flows, take_events
-from semel.engines.journal.event_runs import newest_runs, start_runs
-from semel.engines.journal.runs import Runs
-from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
+from semel.engines.journal.event_runs import newest_runs, run_of, start_runs
+from semel.engines.journal.runs import LaneMissing, Runs
+from semel.engines.journal.script import Collision, ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
 
 AT_ONCE: Final = 500
 """Events that are routed, and subscriptions that are read, at once."""
@@ -54,6 +56,8 @@ class Recorded(NamedTuple):
     """Events that had been there before."""
     taken: Taken = NOTHING_TAKEN
     """What became of those that are gathered or limited."""
+    found: tuple[EventRun, ...] = ()
+    """Runs of events that had been there before, as far as they were looked up."""
 
 
 @procedure(ConnectionRole.READ)
@@ -72,9 +76,13 @@ def read_subscriptions(namespace: str) -> Script[tuple[int, list[SubscriptionRow
 
 
 @procedure(ConnectionRole.READ, atomic=True)
-def find_known(namespace: str, ids: list[str]) -> Script[list[KnownEvent]]:
-    """What is known of events; those that are new are not among them."""
-    return (yield from _find_known(namespace, ids))
+def find_known(namespace: str, publications: Sequence[Publication], router: Router) -> Script[Recorded]:
+    """What is known of events, and the runs that they have by themselves; those that are new are not among them."""
+    by_id = {one.id: one for one in publications}
+    known = yield from _find_known(namespace, list(by_id))
+    keys = [run_key(id_, by_id[one.id]) for one in known for id_ in one.ran if id_ not in router.special]
+    runs = (yield from newest_runs(namespace, keys, router.functions)) if keys else []
+    return Recorded(known=tuple(known), found=tuple([run for run in runs if run.started]))
 
 
 @procedure(ConnectionRole.ADMIT)
@@ -97,6 +105,66 @@ def publish(namespace: str, stamp: int, plans: list[Plan], where: Runs) -> Scrip
     if any(plan.state is EventState.WAITING for plan in routed):
         yield SqlQuery("announce_events")
     return Recorded(routed, tuple(runs), tuple(known), taken)
+
+
+@procedure(ConnectionRole.ADMIT, atomic=True)
+def publish_new(namespace: str, stamp: int, plans: list[Plan], where: Runs) -> Script[Recorded]:
+    """Record events that are probably new and start their runs, in one statement, for plans that `are_plain`.
+
+    Collision: some are known, or the key of a run is taken; nothing was written. RouterChanged, LaneMissing: see
+    `publish`.
+    """
+    wanted = sorted(plans, key=lambda one: one.publication.id)
+    starts = [start for plan in wanted for start in plan.starts]
+    lanes = where.find_lanes(starts) or {}
+    numbers: dict[str, int] = {}
+    columns: list[Row] = []
+    rows: list[Row] = []
+    for plan in wanted:
+        one, event = plan.publication, plan.publication.event
+        run: Row = _NO_RUN
+        if plan.starts:
+            (start,) = plan.starts
+            request, number = start.request, numbers.get(start.schedule)
+            if number is None:
+                number = numbers[start.schedule] = len(numbers) + 1
+                _, *shared = shared_columns(namespace, request.options, lanes[id(request.options)])
+                columns.append((*shared, start.schedule, start.version))
+            run = (request.id, request.key, request.fingerprint, request.payload, instant(start.slot), number)
+        rows.append((one.id, event.type, event.source, one.delivery, plan.future, one.fingerprint, one.envelope, *run))
+    shared_lists = [list(column) for column in zip(*columns, strict=True)] if columns else [[] for _ in range(8)]
+    found = yield SqlBatch("publish_new", rows, (namespace, stamp, *shared_lists))
+    events, *executions = [number for row in found for number in row[:2]]
+    if not events and (yield SqlQuery("router_stamp", (namespace,)))[0][0] != stamp:
+        raise RouterChanged("subscriptions were changed while events were routed: try again.")
+    for lane in set() if events else set(lanes.values()):
+        if not (yield SqlQuery("lane_by_id", (lane,))):
+            raise LaneMissing("a lane is gone; it is made anew.")
+    if events < len(rows) or executions[0] < len(starts):
+        raise Collision("some events are known, or the keys of their runs are taken.")
+    runs = tuple([run_of(start, start.request.id, 0) for start in starts])
+    return Recorded(tuple(wanted), runs)
+
+
+_NO_RUN: Final[Row] = (None, None, None, None, None, None)
+
+
+def are_plain(plans: Sequence[Plan]) -> bool:
+    """Can these be recorded by one statement: none is kept back or has a problem, and each starts one run or none?"""
+    return all(
+        len(plan.starts) <= 1
+        and plan.problem is None
+        and not plan.takes
+        and not plan.cancels
+        and plan.publication.deliver_at is None
+        and (not plan.starts or _is_plain_start(plan.starts[0]))
+        and plan.state in (EventState.ROUTED, EventState.UNMATCHED)
+        for plan in plans
+    )
+
+
+def _is_plain_start(start: Start) -> bool:
+    return start.why is Why.EVENT and fit_alike(start.request.options) and start.request.concurrency_key is None
 
 
 def _take(namespace: str, plans: Sequence[Plan], where: Runs) -> Script[Taken]:
@@ -212,9 +280,9 @@ def kept(namespace: str, since: int, after: tuple[int, str], until: int, limit: 
 
 
 @procedure(ConnectionRole.READ, atomic=True)
-def runs_of(namespace: str, keys: list[str]) -> Script[list[EventRun]]:
-    """The newest run under each of these keys."""
-    return (yield from newest_runs(namespace, keys))
+def runs_of(namespace: str, keys: list[str], functions: Mapping[str, str]) -> Script[list[EventRun]]:
+    """The newest run under each of these keys, with the function that its activity runs."""
+    return (yield from newest_runs(namespace, keys, functions))
 
 
 @procedure(ConnectionRole.READ)

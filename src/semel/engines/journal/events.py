@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -11,13 +12,11 @@ from typing import TYPE_CHECKING, Final
 from semel.contract.decision import Reason, Reuse
 from semel.contract.events import (
     EventInfo,
-    EventMatch,
     EventOutcome,
     EventRun,
     EventState,
     MatchKind,
     OutcomeState,
-    SubscriptionInfo,
 )
 from semel.contract.lifecycle import RELEASED, Status
 from semel.contract.records import Execution
@@ -27,7 +26,7 @@ from semel.engine.event_routing import PROBLEM_LENGTH, FilterData, GatheredRun, 
 from semel.engine.failure_log import RepeatedFailures
 from semel.engine.protocol import Finding
 from semel.engine.publications import find_conflict, read_event, read_publication
-from semel.engine.subscriptions import Publication, Receipt, SubscriptionDefinition
+from semel.engine.subscriptions import Publication, Receipt
 from semel.engines.journal import event_flow_scripts as flow_scripts
 from semel.engines.journal import event_scripts as scripts
 from semel.engines.journal.event_router import EventRouter
@@ -36,7 +35,7 @@ from semel.engines.journal.group_commit import Coalescer, fitting
 from semel.engines.journal.lanes import Lanes
 from semel.engines.journal.notifications import Hub
 from semel.engines.journal.runs import JournalRuns, Runs
-from semel.engines.journal.script import ScriptRunner
+from semel.engines.journal.script import Collision, ScriptRunner
 from semel.errors import EngineUnavailable, InvalidValue, NotFound, phrase
 from semel.runtime.duplicates import CountRow, DuplicateCounter
 from semel.runtime.retries import retry_unavailable
@@ -49,6 +48,8 @@ log = logging.getLogger("semel.events")
 MOST_AT_ONCE: Final = 1000
 MOST_COUNTED: Final = 1000
 END_OF_TIME: Final = 2**62
+CAREFUL_FOR: Final = 600.0
+"""Seconds in which events are looked up first, after one that was taken for new and was not."""
 
 
 class StoredEvents(EventRouter):
@@ -75,6 +76,9 @@ class StoredEvents(EventRouter):
         self._duplicates = DuplicateCounter(self._write_counts, log)
         self._failures = RepeatedFailures()
         self._mostly_duplicates = False
+        self._careful_until = 0.0
+        """Until then events are looked up before they are taken for new ones."""
+        self._in_one_statement = not starts_later
 
     def on(self, transaction: ScriptRunner, lanes: Lanes) -> StoredEvents:
         """The same in a transaction of the caller's, which tells workers by its commit.
@@ -84,6 +88,7 @@ class StoredEvents(EventRouter):
         runs = JournalRuns(self._namespace, lanes, Hub())
         joined = StoredEvents(transaction, self._namespace, runs, self._settings, self._find, lambda: None)
         joined._duplicates = self._duplicates
+        joined._in_one_statement = False  # what fails would abort that transaction
         return joined
 
     # Publishing.
@@ -132,36 +137,44 @@ class StoredEvents(EventRouter):
             if receipt.duplicate and before is not None and _is_over(before, one):
                 receipt = await self._begin_anew(one, receipt)
             if receipt.duplicate:
-                receipt = await self._note_duplicate(one, receipt, before)
+                self._duplicates.add(one.id, Reason.SEEN, instant(one.published_at) if before is None else before.now)
+                log.info("event %s was delivered again; it had been %s", one.id, receipt.state)
+                if before is not None and receipt.runs:
+                    receipt = await self._run_failed_again(one, receipt)
             answers.append(receipt)
         return answers
 
     async def _record(self, publications: list[Publication]) -> Recorded:
         """Record events and start their runs, in one transaction. Where most are known, they are looked up first."""
-        known: list[KnownEvent] = []
-        if self._mostly_duplicates:
-            ids = [one.id for one in publications]
-            known = await retry_unavailable(self._store.run, scripts.find_known, self._namespace, ids)
-            there = {one.id for one in known}
+        before = Recorded()
+        if self._mostly_duplicates or time.monotonic() < self._careful_until:
+            router = await self.load_router()
+            before = await retry_unavailable(self._store.run, scripts.find_known, self._namespace, publications, router)
+            there = {one.id for one in before.known}
             publications = [one for one in publications if one.id not in there]
             if not publications:
-                return Recorded(known=tuple(known))
+                return before
 
         async def run(router: Router, plans: list[Plan]) -> Recorded:
-            return await self._store.run(scripts.publish, self._namespace, router.stamp, plans, self._where)
+            given = self._namespace, router.stamp, plans, self._where
+            if self._in_one_statement and scripts.are_plain(plans):
+                try:
+                    return await self._store.run(scripts.publish_new, *given)
+                except Collision:
+                    self._careful_until = time.monotonic() + CAREFUL_FOR
+            return await self._store.run(scripts.publish, *given)
 
         recorded = await self.carry_out(publications, run)
         if any(plan.state is EventState.WAITING for plan in recorded.routed):
             self._on_change()
-        return recorded._replace(known=(*known, *recorded.known))
+        return recorded._replace(known=(*before.known, *recorded.known), found=before.found)
 
     async def _outcomes_of(self, recorded: Recorded) -> dict[str, list[EventOutcome]]:
         """What became of each event, by its id, for activities that gather or limit events, or are paused."""
         found = list(recorded.taken.outcomes)
         if recorded.known:
-            subscriptions = (await self.load_router()).subscriptions
-            special = {id_ for id_, one in subscriptions.items() if one.definition.flow is not None or one.paused}
-            asked = [one.id for one in recorded.known if not special.isdisjoint(one.ran)]
+            special = (await self.load_router()).special
+            asked = [one.id for one in recorded.known if not special.isdisjoint(one.ran)] if special else []
             if asked:
                 read = flow_scripts.outcomes_of
                 found += await retry_unavailable(self._store.run, read, self._namespace, asked)
@@ -175,24 +188,32 @@ class StoredEvents(EventRouter):
     ) -> dict[str, tuple[EventRun, ...]]:
         """The runs of each event, by its id. What was started elsewhere is read again, and so is what was there."""
         keys: dict[str, list[str]] = {}
+        runs: dict[str, tuple[EventRun, ...]] = {}
         for known in recorded.known:
-            gathered = {one.activity: one.run for one in outcomes.get(known.id, ())}
+            gathered = {one.activity: one.run for one in outcomes[known.id]} if known.id in outcomes else {}
             for activity in known.ran:
                 key = gathered[activity] if activity in gathered else run_key(activity, first[known.id])
                 if key is not None:
                     keys.setdefault(key, []).append(known.id)
+        started = iter(recorded.runs)
         for plan in recorded.routed:
-            for start in plan.starts:
-                keys.setdefault(start.request.key or "", []).append(plan.publication.id)
-            for one in outcomes.get(plan.publication.id, ()):
+            id_ = plan.publication.id
+            if self._starts_later:
+                for start in plan.starts:
+                    keys.setdefault(start.request.key or "", []).append(id_)
+            elif plan.starts:
+                runs[id_] = tuple([next(started) for _ in plan.starts])
+            for one in outcomes.get(id_, ()):
                 if one.run is not None:
-                    keys.setdefault(one.run, []).append(plan.publication.id)
-        found = [] if self._starts_later else [run for run in (*recorded.runs, *recorded.taken.runs) if run.key in keys]
+                    keys.setdefault(one.run, []).append(id_)
+        if not keys:
+            return runs
+        others = recorded.found if self._starts_later else (*recorded.found, *recorded.taken.runs)
+        found = [run for run in others if run.key in keys]
         have = {run.key for run in found}
         wanted = [key for key in keys if key not in have]
         if wanted:
             found += await self.read_runs(wanted)
-        runs: dict[str, tuple[EventRun, ...]] = {}
         for run in found:
             for id_ in keys[run.key]:
                 runs[id_] = (*runs.get(id_, ()), run)
@@ -219,14 +240,12 @@ class StoredEvents(EventRouter):
         outcomes = tuple(outcome for id_, outcome in recorded.taken.outcomes if id_ == one.id)
         return Receipt(one.id, False, plan.state, tuple(runs), plan.problem, outcomes)
 
-    async def _note_duplicate(self, one: Publication, receipt: Receipt, before: KnownEvent | None) -> Receipt:
-        """Count a delivery that was not the first, and run again what failed, where its activity wants that."""
-        now = instant(one.published_at) if before is None else before.now
-        self._duplicates.add(one.id, Reason.SEEN, now)
-        log.info("event %s was delivered again; it had been %s", one.id, receipt.state)
-        if before is None or not receipt.runs:
+    async def _run_failed_again(self, one: Publication, receipt: Receipt) -> Receipt:
+        """Run again what failed for an event that is delivered again, where its source or its activity wants that."""
+        router = await self.load_router()
+        if not (one.runs_after_failure or router.runs_after_failure):
             return receipt
-        subscriptions = (await self.load_router()).subscriptions
+        subscriptions = router.subscriptions
         again = []
         for run in receipt.runs:
             subscription = subscriptions.get(run.activity)
@@ -408,20 +427,6 @@ class StoredEvents(EventRouter):
         await self.write_counts()
         wanted = None if state is None else state.value
         return await retry_unavailable(self._store.run, scripts.page, self._namespace, wanted, type, before, limit)
-
-    async def matches(self, event: EventEnvelope) -> list[EventMatch]:
-        """See EngineEvents."""
-        return (await self.read_router()).matches(event)
-
-    async def subscription(self, id: str) -> SubscriptionDefinition | None:
-        """See EngineEvents."""
-        row = await retry_unavailable(self._store.run, scripts.get_subscription, self._namespace, id)
-        return None if row is None else SubscriptionDefinition.from_bytes(row.definition, row.id)
-
-    async def subscriptions(self, after: str, limit: int) -> list[SubscriptionInfo]:
-        """See EngineEvents."""
-        rows = await retry_unavailable(self._store.run, scripts.page_subscriptions, self._namespace, after, limit)
-        return [scripts.info_of_subscription(row) for row in rows]
 
     async def count_parked(self) -> int:
         """See EngineEvents."""

@@ -45,11 +45,17 @@ class Runs(Protocol):
     def ends(self, rows: Sequence[ScheduleRow]) -> Script[Ended]:
         """How the runs stand that were active when somebody looked last."""
 
+    async def find_going(self, store: ScriptRunner, rows: Sequence[ScheduleRow]) -> Collection[str]:
+        """Which of the runs that were active when somebody looked last have not ended; outside of a transaction."""
+
     def drop_unbegun(self, executions: Sequence[str]) -> Script[Begun]:
         """Cancel those of these runs that have not begun; of which it is known whether they have."""
 
     def outputs_of(self, executions: list[str]) -> Script[dict[str, bytes | None]]:
         """What runs gave, as far as it is kept."""
+
+    def find_lanes(self, starts: Sequence[Start]) -> dict[int, int] | None:
+        """The lanes that starts go to, by the identity of their options. None: they are started elsewhere."""
 
     def start(self, starts: Sequence[Start]) -> Script[list[tuple[str, bytes | None]]]:
         """The executions of runs; with a request if they are to be started afterwards.
@@ -88,6 +94,13 @@ def unrecorded_executions(namespace: str, since: int, limit: int) -> Script[list
     return [(key, id_) for key, id_ in (yield SqlQuery("unrecorded_executions", (namespace, since, limit)))]
 
 
+@procedure(ConnectionRole.READ, atomic=True)
+def live_executions(ids: list[str]) -> Script[set[str]]:
+    """Which of these executions beside the schedules have not ended."""
+    found = yield SqlBatch("run_states", [(id_,) for id_ in ids])
+    return {id_ for id_, status, _ in found if Status(status).live}
+
+
 class JournalRuns:
     """Runs beside their schedules and events: what is decided and what is started are one transaction."""
 
@@ -112,6 +125,11 @@ class JournalRuns:
         found = yield SqlBatch("run_states", ids)
         return {id_: (Status(status), optional(at)) for id_, status, at in found}
 
+    async def find_going(self, store: ScriptRunner, rows: Sequence[ScheduleRow]) -> Collection[str]:
+        """See Runs."""
+        ids = [run.execution for row in rows for run in read_state(row.state).active]
+        return await retry_unavailable(store.run, live_executions, ids) if ids else ()
+
     def drop_unbegun(self, executions: Sequence[str]) -> Script[Begun]:
         """See Runs. Whoever takes a row first, this or a claim, has it."""
         begun = {}
@@ -130,7 +148,7 @@ class JournalRuns:
 
     def start(self, starts: Sequence[Start]) -> Script[list[tuple[str, bytes | None]]]:
         """See Runs. A slot or an event that has run is not run again."""
-        lanes = self._lanes_of(starts)
+        lanes = self.find_lanes(starts)
         wanted = [Wanted(start.request, lanes[id(start.request.options)]) for start in starts]
         executions: list[tuple[str, bytes | None]] = []
         for start, decided in zip(starts, (yield from admit_many.script(self._namespace, wanted)), strict=True):
@@ -145,8 +163,8 @@ class JournalRuns:
             executions.append((decision.prior.id, None))
         return executions
 
-    def _lanes_of(self, starts: Sequence[Start]) -> dict[int, int]:
-        """The lanes that starts go to, by the identity of their options, which most of them share."""
+    def find_lanes(self, starts: Sequence[Start]) -> dict[int, int]:
+        """See Runs. Most of them share their options."""
         lanes: dict[int, int] = {}
         for start in starts:
             options = start.request.options
@@ -167,7 +185,7 @@ class JournalRuns:
 
     async def follow_up(self, starts: Sequence[Start]) -> None:
         """See Runs. The database tells other processes."""
-        self._hub.work(set(self._lanes_of(starts).values()))
+        self._hub.work(set(self.find_lanes(starts).values()))
 
     async def cancel(self, executions: Sequence[str]) -> None:
         """See Runs. They are cancelled in the same transaction, and the database tells other processes."""

@@ -346,8 +346,8 @@ def _skipped_of(id_: str, row: Row) -> SkippedSlots:
     return SkippedSlots(id_, SkipReason(reason), from_micros(first), from_micros(last), count, optional(into))
 
 
-def info_of(row: ScheduleRow) -> ScheduleInfo:
-    """A schedule as people see it."""
+def info_of(row: ScheduleRow, going: Collection[str]) -> ScheduleInfo:
+    """A schedule as people see it, with those of its runs that have not ended."""
     definition, state = ScheduleDefinition.from_bytes(row.definition, row.id), read_state(row.state)
     timing, options = definition.timing, definition.options
     cursor = from_micros(row.cursor)
@@ -369,7 +369,7 @@ def info_of(row: ScheduleRow) -> ScheduleInfo:
         next_slot=following,
         paused_at=optional(row.paused_at),
         note=row.note,
-        running=tuple(run.execution for run in state.active),
+        running=tuple(run.execution for run in state.active if run.execution in going),
         waiting=tuple(run.slot for run in state.line),
         failures=state.failures,
         created_at=from_micros(row.created_at),

@@ -89,12 +89,18 @@ class StoredSchedules:
     async def get(self, id: str) -> ScheduleInfo | None:
         """See EngineSchedules."""
         row = await self._get(id)
-        return None if row is None else info_of(row)
+        return None if row is None else (await self._describe([row]))[0]
 
     async def page(self, after: str, limit: int) -> list[ScheduleInfo]:
         """See EngineSchedules."""
-        rows = await retry_unavailable(self._store.run, scripts.page, self._namespace, after, limit)
-        return [info_of(row) for row in rows]
+        return await self._describe(
+            await retry_unavailable(self._store.run, scripts.page, self._namespace, after, limit)
+        )
+
+    async def _describe(self, rows: Sequence[ScheduleRow]) -> list[ScheduleInfo]:
+        """Schedules as people see them: what has ended since somebody looked last does not run any more."""
+        going = await self._where.find_going(self._store, rows)
+        return [info_of(row, going) for row in rows]
 
     async def definition(self, id: str) -> ScheduleDefinition | None:
         """See EngineSchedules."""

@@ -59,13 +59,11 @@ def statements() -> dict[str, list[tuple[str, int]]]:
 
 def render(statement: SqlQuery | SqlBatch) -> list[tuple[str, tuple[Any, ...]]]:
     """A statement as SQL of SQLite, each with its arguments. The rows of a batch are JSON and a blob."""
-    bound: tuple[Any, ...]
+    bound = statement.shared if isinstance(statement, SqlBatch) else statement.args
+    if list in map(type, bound):
+        bound = tuple(encode_list(a) if isinstance(a, list) else a for a in bound)
     if isinstance(statement, SqlBatch):
-        bound = (*statement.shared, *pack(statement.rows))
-    elif list in map(type, statement.args):
-        bound = tuple(encode_list(a) if isinstance(a, list) else a for a in statement.args)
-    else:
-        bound = statement.args
+        bound = (*bound, *pack(statement.rows))
     return [(sql, bound[:count]) for sql, count in statements()[statement.name]]
 
 

@@ -57,10 +57,10 @@ def note_started(namespace: str, key: str, generation: int, execution: str) -> S
 
 
 @procedure(ConnectionRole.READ, atomic=True)
-def first_executions(namespace: str, keys: list[str]) -> Script[dict[str, str]]:
-    """The executions of runs, by their keys, as far as they were started. Those that run a slot again are others."""
+def first_executions(namespace: str, keys: list[str]) -> Script[dict[str, str | None]]:
+    """The executions of runs, by their keys; None: it was not started yet. Those that run a slot again are others."""
     rows = yield SqlBatch("runs_by_generation", [(key, 0) for key in keys], (namespace,))
-    return {key: execution for key, _, execution, started in rows if started}
+    return {key: execution if started else None for key, _, execution, started in rows}
 
 
 def make_schedules(
@@ -96,7 +96,7 @@ class ClusterRuns:
         self._ended: dict[str, tuple[Status, datetime | None]] = {}
         self._outputs: dict[str, bytes | None] = {}
         self._statuses: dict[str, Status | None] = {}
-        self._executions: dict[str, str] = {}
+        self._executions: dict[str, str | None] = {}
         self._stops: list[tuple[str, Stop]] = []
         self._begun: dict[str, bool] = {}
         self._drops: list[str] = []
@@ -128,13 +128,31 @@ class ClusterRuns:
             if completed is not None:
                 self._outputs[completed] = await self._output(completed)
 
+    async def find_going(self, store: ScriptRunner, rows: Sequence[ScheduleRow]) -> Collection[str]:
+        """See Runs. While the cluster does not answer, they are as somebody saw them last."""
+        ids = [run.execution for row in rows for run in read_state(row.state).active]
+        if not ids:
+            return ()
+        executions = await store.run(first_executions, self._cluster.namespace, ids)
+        going = [id_ for id_ in ids if executions.get(id_, "") is None]
+        started = [id_ for id_ in ids if id_ not in going]
+        try:
+            for at in range(0, len(started), ASKED_AT_ONCE):
+                some = started[at : at + ASKED_AT_ONCE]
+                seen = await asyncio.gather(*(self._find(id_, executions) for id_ in some))
+                going += [id_ for id_, one in zip(some, seen, strict=True) if one is not None and one.live]
+        except EngineUnavailable:
+            return ids
+        return going
+
     async def _read_executions(self, ids: Sequence[str]) -> None:
         """Read which executions the runs of schedules have that are known by these ids."""
         self._executions = await self._store.run(first_executions, self._cluster.namespace, list(ids)) if ids else {}
 
-    async def _find(self, id: str) -> Seen | None:
+    async def _find(self, id: str, executions: Mapping[str, str | None] | None = None) -> Seen | None:
         """A run of a schedule by its id in Temporal."""
-        execution, reader = self._executions.get(id), self._cluster.reader
+        known, reader = self._executions if executions is None else executions, self._cluster.reader
+        execution = known.get(id)
         return await (reader.describe(id) if execution is None else reader.find(execution))
 
     async def _look(self, id: str) -> tuple[Status, datetime | None]:
@@ -184,6 +202,9 @@ class ClusterRuns:
         """See Runs."""
         yield from ()
         return self._outputs
+
+    def find_lanes(self, starts: Sequence[Start]) -> None:
+        """There are none."""
 
     def start(self, starts: Sequence[Start]) -> Script[list[tuple[str, bytes | None]]]:
         """To be started once this is committed."""

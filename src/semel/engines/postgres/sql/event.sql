@@ -52,6 +52,43 @@ select $1, o.id, o.type, o.source, o.state, o.activities, o.problem, o.delivery,
 on conflict do nothing
 returning id
 
+-- name: publish_new
+-- Events that are probably new, with the executions, the work rows and the records of their runs, in one statement, if the
+-- subscriptions and the lanes are still those that they were routed by. Gives how many events are in, how many
+-- executions, and wakes workers at commit. PostgreSQL: an event that is known, or a key that is taken, fails the statement.
+-- Shared: namespace, stamp of the router, and of each subscription: kind, name, lane, max_attempts, retention,
+-- dedup_window, activity, version. Rows: id, type, source, delivery, future, fingerprint, envelope, and of its run, if it
+-- has one: execution, key, fingerprint, input, slot, number of the subscription.
+with given as materialized (
+  select * from unnest($11::text[], $12::text[], $13::text[], $14::bigint[], $15::boolean[], $16::bytea[], $17::bytea[],
+    $18::text[], $19::text[], $20::bytea[], $21::bytea[], $22::bigint[], $23::int[])
+    as o(id, type, source, delivery, future, fingerprint, envelope, execution, key, print, input, slot, number)
+   where coalesce((select stamp from semel_router where namespace = $1), 0) = $2
+     and (select count(*) from semel_lane l where l.id = any($5::int[])) = (select count(distinct n) from unnest($5::int[]) n)
+), fresh as (
+  insert into semel_event (namespace, id, type, source, state, activities, delivery, future, received_at, fingerprint,
+    envelope)
+  select $1, id, type, source, case when execution is null then 'unmatched' else 'routed' end,
+    coalesce(($9::text[])[number], ''), delivery, future, (select semel_now()), fingerprint, envelope from given
+  returning 1
+), started as (
+  insert into semel_execution (namespace, created_at, lane, kind, name, max_attempts, retention, dedup_window, id, key,
+    fingerprint, input)
+  select $1, (select semel_now()), ($5::int[])[number], ($3::text[])[number], ($4::text[])[number], ($6::int[])[number],
+    ($7::bigint[])[number], ($8::bigint[])[number], execution, key, print, input
+    from given where execution is not null
+  returning id, lane, seq, name, max_attempts
+), ready as (
+  insert into semel_ready (lane, seq, execution, name, max_attempts) select lane, seq, id, name, max_attempts from started
+), runs as (
+  insert into semel_run (namespace, key, generation, schedule, slot, why, execution, version, slots, created_at)
+  select $1, key, 0, ($9::text[])[number], slot, 'event', execution, ($10::int[])[number], 0, (select semel_now())
+    from given where execution is not null
+)
+select (select count(*) from fresh), count(*),
+       case when count(*) > 0 then pg_notify('semel_work', semel_payload(string_agg(distinct lane::text, ',')))::text end
+  from started
+
 -- name: announce_events
 -- Tell workers that an event waits to be delivered: ().
 select pg_notify('semel_schedule', 'events')::text

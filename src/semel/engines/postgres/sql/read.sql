@@ -82,7 +82,7 @@ select v.id, v.kind, v.name, v.key, v.queue, v.priority, v.status, v.attempt, v.
        v.started_at, v.finished_at, v.retention, v.dedup_window, v.generation, v.previous_id, v.worker, v.progress,
        v.cancel_requested, v.error, v.stripped, v.parent_id, v.stranded
   from semel_run r join semel_executions v on v.id = r.execution
- where r.namespace = $1 and r.slot >= $8 and r.slot < $9 and r.why <> 'manual'
+ where r.namespace = $1 and r.slot >= $8 and r.slot < $9 and r.why not in ('manual', 'event', 'replay')
    and ($2::text is null or (r.slot, v.id) < (
      select b.slot, b.execution from semel_execution x
        join semel_run b on b.key = x.key and b.namespace = x.namespace and b.execution = x.id where x.id = $2))

@@ -50,6 +50,41 @@ select ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, valu
 on conflict do nothing
 returning id
 
+-- name: publish_new
+-- Events that are probably new, with the executions, the work rows and the records of their runs, if the subscriptions and
+-- the lanes are still those that they were routed by. Gives how many events are in, and how many executions.
+-- SQLite: in three statements; an event that is known, or a key that is taken, is passed over, and the counts tell.
+-- Shared: namespace, stamp of the router, and of each subscription: kind, name, lane, max_attempts, retention,
+-- dedup_window, activity, version. Rows: id, type, source, delivery, future, fingerprint, envelope, and of its run, if it
+-- has one: execution, key, fingerprint, input, slot, number of the subscription.
+with s as materialized (select key + 1 as number, value as activity from json_each(?9))
+insert into semel_event (namespace, id, type, source, state, activities, delivery, future, received_at, fingerprint,
+  envelope)
+select ?1, o.value ->> 0, o.value ->> 1, o.value ->> 2, iif(s.number is null, 'unmatched', 'routed'),
+  coalesce(s.activity, ''), o.value ->> 3, o.value ->> 4, semel_now(), bytes_at(o.value ->> 5), bytes_at(o.value ->> 6)
+  from json_each(?11) o left join s on s.number = o.value ->> 12
+ where coalesce((select stamp from semel_router where namespace = ?1), 0) = ?2
+   and not exists (select 1 from json_each(?5) l where l.value not in (select id from semel_lane))
+on conflict do nothing;
+select changes();
+with s as materialized (
+  select key + 1 as number, value as kind, ?4 ->> key as name, ?5 ->> key as lane, ?6 ->> key as max_attempts,
+    ?7 ->> key as retention, ?8 ->> key as dedup_window from json_each(?3))
+insert into semel_execution (namespace, created_at, lane, kind, name, max_attempts, retention, dedup_window, id, key,
+  fingerprint, input, seq)
+select ?1, semel_now(), s.lane, s.kind, s.name, s.max_attempts, s.retention, s.dedup_window, o.value ->> 7, o.value ->> 8,
+  bytes_at(o.value ->> 9), bytes_at(o.value ->> 10), q.seq + 1 + o.key
+  from sqlite_sequence q cross join json_each(?11) o cross join s on s.number = o.value ->> 12
+ where q.name = 'semel_ready' and (select changes()) = (select json_array_length(?11))
+on conflict (key, namespace, kind) where key is not null and current do nothing;
+select changes();
+with s as materialized (select key + 1 as number, value as activity, ?10 ->> key as version from json_each(?9))
+insert into semel_run (namespace, key, generation, schedule, slot, why, execution, version, slots, created_at)
+select ?1, o.value ->> 8, 0, s.activity, o.value ->> 11, 'event', o.value ->> 7, s.version, 0, semel_now()
+  from json_each(?11) o cross join s on s.number = o.value ->> 12
+ where (select changes()) > 0
+on conflict do nothing
+
 -- name: announce_events
 -- Tell workers that an event waits to be delivered: (). SQLite: every commit rings for all others.
 select 1
