@@ -45,11 +45,8 @@ SAYS = {
     "rewards": "['ada is gold now', 'ada is platinum now']",
     "incident_router.router": "3 signals, 3 tickets",
     "incident_router.scheduler": "agent:graphs.alert.report:closed:2 briefed",
-<<<<<<< HEAD
     "registration.main": "waiting in the outbox: 3\nnow: active active active\ndatabases made by this run: 3",
-=======
     "registration_django.main": "3 tenants are active, 3 workspaces made by this run",
->>>>>>> frameworks
 }
 
 
@@ -60,11 +57,8 @@ SAYS_AGAIN = {
     "rewards": "1100 points, platinum\nmailed by this run:\n[]",
     "incident_router.router": "agent:shop.error_rate:opened:3 cooling down",
     "incident_router.scheduler": "agent:graphs.alert.report:opened:3 cooling down",
-<<<<<<< HEAD
     "registration.main": "waiting in the outbox: 0\nnow: active active active\ndatabases made by this run: 0",
-=======
     "registration_django.main": "eve 200 200 active\n3 tenants are active, 0 workspaces made by this run",
->>>>>>> frameworks
 }
 """What the second run in the same folder says: it ends by itself, and nothing is done twice."""
 
