@@ -108,6 +108,15 @@ async def test_a_relay_of_the_command_line(sqlite_world: World, place: Path, tmp
     assert answer.data == {"redriven": 1}
 
 
+def test_a_relay_makes_no_engine_of_a_mistyped_url(place: Path, tmp_path: Path) -> None:
+    add(place, "semel.task", '{"name": "ship", "arguments": {"order": 1}}', "ship:1")
+    for given in (["--url", f"sqlite:///{tmp_path}/mistyped.db"], []):
+        process = run(tmp_path, "relay", *given, "--database", f"sqlite:///{place}")
+        assert process.wait(60) == 5
+    assert not (tmp_path / "mistyped.db").exists()
+    assert not (tmp_path / "semel.db").exists()
+
+
 async def test_a_worker_relays_on_request(sqlite_world: World, place: Path, tmp_path: Path) -> None:
     (tmp_path / "working.py").write_text(SHOP.format(url=sqlite_world.url))
     add(place, "semel.task", '{"name": "ship", "arguments": {"order": 1}}', "ship:1")

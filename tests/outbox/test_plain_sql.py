@@ -54,6 +54,9 @@ async def test_the_function_and_a_trigger_of_postgres(world: World, postgres_pla
         "select semel_outbox_add('task', 'ship')",
     ):
         await postgres_place.sql(statement)
+    for kind in ("'taks'", "'event'", "null"):
+        with pytest.raises(Exception, match="task or workflow"):
+            await postgres_place.sql(f"select semel_outbox_add({kind}, 'ship')")
     await shop.relay_all()
     assert await postgres_place.statuses() == ["processed"] * 3 + ["pending"], "the last one lacks its argument"
     assert {row.key for row in await shop.app.outbox.list()} == {"ship:1", "ship:2", "order-1", None}

@@ -85,7 +85,7 @@ async def test_who_has_lost_the_lease_marks_nothing(world: World, place: Place) 
         done,
         scripts.Marks(errors=[(row.event.id, 1.0, "late")]),
         scripts.Marks(failed=[(row.event.id, "late")]),
-        scripts.Marks(put_off=[(row.event.id, 1.0)]),
+        scripts.Marks(put_off=[(row.event.id, 1.0, None)]),
     ):
         assert await database.run(scripts.mark("default", "old", mark, 0)) == 0
     assert await place.sql("select status, retry_count, leased_by from outbox_events") == [("pending", 0, "quick")]
@@ -179,6 +179,86 @@ async def try_an_engine_that_is_away(world: World, place: Place) -> None:
     assert await world.count() == 5
 
 
+class Refusing(Gone):
+    """An engine that answers everything with an error, as one without tables does; or what it is asked to start."""
+
+    def __init__(self, inner: Engine, *, everything: bool) -> None:
+        super().__init__(inner)
+        self.everything = everything
+
+    async def find(self, kind: str, key: str) -> Any:
+        if self.away and self.everything:
+            raise semel.MigrationNeeded("there are no tables.")
+        return await self.inner.find(kind, key)
+
+    async def start(self, request: Any) -> Any:
+        if self.away:
+            raise semel.MigrationNeeded("there are no tables.")
+        return await self.inner.start(request)
+
+
+async def test_an_engine_that_refuses_everything_costs_no_tries(world: World, sqlite_place: Place) -> None:
+    shop = OutboxShop(world, sqlite_place)
+    for number in range(3):
+        await shop.order(number)
+    engine: Any = Refusing(shop.app.engine, everything=True)
+    async with shop.relay(engine) as relay:
+        await relay.step()
+        assert await sqlite_place.sql("select status, retry_count from outbox_events") == [("pending", 0)] * 3
+        assert "there are no tables" in str(await sqlite_place.sql("select last_error from outbox_destinations"))
+        engine.away = False
+        await sqlite_place.due_now()
+        while await relay.step():
+            pass
+    assert await sqlite_place.statuses() == ["processed"] * 3
+
+
+async def test_an_engine_that_refuses_one_row_costs_that_row_a_try(world: World, sqlite_place: Place) -> None:
+    shop = OutboxShop(world, sqlite_place)
+    await shop.order(1)
+    engine: Any = Refusing(shop.app.engine, everything=False)
+    async with shop.relay(engine) as relay:
+        await relay.step()
+    assert await sqlite_place.sql("select status, retry_count from outbox_events") == [("pending", 1)]
+
+
+async def test_a_relay_lives_while_it_is_busy_with_a_batch(
+    world: World, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semel.transactional.outbox.relay.BEAT_EVERY", 0.02)
+    shop = OutboxShop(world, place)
+    called, free = asyncio.Event(), asyncio.Event()
+
+    @shop.app.outbox_handler("slow")
+    async def slow(event: semel.OutboxEvent) -> None:
+        called.set()
+        await free.wait()
+
+    async with place.transaction() as connection:
+        await shop.app.outbox.add("slow", connection=connection)
+    async with shop.relay() as relay:
+        step = asyncio.create_task(relay.step())
+        await called.wait()
+        await place.sql("delete from outbox_relays")
+        await eventually(lambda: place.sql("select 1 from outbox_relays"))
+        free.set()
+        assert await step == 1
+    assert await place.statuses() == ["processed"]
+
+
+async def test_a_handler_that_takes_too_long_is_told_its_limit(world: World, sqlite_place: Place) -> None:
+    shop = OutboxShop(world, sqlite_place)
+
+    @shop.app.outbox_handler("slow")
+    async def slow(event: semel.OutboxEvent) -> None:
+        await asyncio.Event().wait()
+
+    async with sqlite_place.transaction() as connection:
+        await shop.app.outbox.add("slow", connection=connection)
+    async with shop.app.relay(lease="1s"):
+        await eventually(lambda: sqlite_place.sql("select 1 from outbox_events where last_error like '%longer lease%'"))
+
+
 LOCK_WAITS = {
     "postgres": "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
     "mariadb": "select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'",
@@ -239,7 +319,9 @@ async def test_one_row_without_an_answer_does_not_stop_the_others(world: World, 
     assert await place.sql("select max(retry_count) from outbox_events") == [(0,)]
 
 
-async def test_a_relay_without_the_function_leaves_the_row(world: World, place: Place) -> None:
+async def test_a_relay_without_the_function_leaves_the_row(
+    world: World, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     shop = OutboxShop(world, place)
     await place.sql(
         "insert into outbox_events (event_type, payload) "
@@ -248,7 +330,12 @@ async def test_a_relay_without_the_function_leaves_the_row(world: World, place: 
     await shop.relay_all()
     await place.due_now()
     await shop.relay_all()
-    assert await place.sql("select status, retry_count, last_error from outbox_events") == [("pending", 0, None)] * 3
+    assert await place.sql("select status, retry_count from outbox_events") == [("pending", 0)] * 3
+    reasons = [row.last_error for row in reversed(await shop.app.outbox.list())]
+    assert reasons[:2] == ["a relay was there that lacks task 'later'", None], "nobody takes a type without a handler"
+    assert "as this one is written" in str(reasons[2])
+    told = [one.getMessage() for one in caplog.records if "task 'later'" in one.getMessage()]
+    assert len(told) == 2, "each relay says it once"
 
     @shop.app.task
     async def later() -> None: ...

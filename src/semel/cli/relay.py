@@ -10,8 +10,18 @@ from typing import Annotated
 import typer
 
 from semel import App, ConfigError, InvalidValue
-from semel.cli.command import Config, Debug, Exit, Namespace, OptionalTarget, Url, guarded, load_app
-from semel.cli.worker import LOOPBACK, Level, LogFormat, MetricsHost, MetricsPort, begin, serve_metrics, set_up_logging
+from semel.cli.command import Config, Debug, Exit, Namespace, OptionalTarget, Url, guarded, load_app, require_database
+from semel.cli.worker import (
+    LOOPBACK,
+    Level,
+    LogFormat,
+    MetricsHost,
+    MetricsPort,
+    begin,
+    engine_name,
+    serve_metrics,
+    set_up_logging,
+)
 from semel.cli.worker_processes import LAST_RESORT, StopRequests, end_within
 
 log = logging.getLogger("semel.relay")
@@ -67,7 +77,8 @@ def relay(
                 relaying = app.relay(*databases, batch=batch, concurrency=concurrency, **options)
                 relays = await begin(lambda: stack.enter_async_context(relaying), stopping)
                 if relays is not None:
-                    log.info("ready: relaying %s", ", ".join(one.database for one in relays))
+                    names = ", ".join(one.database for one in relays)
+                    log.info("ready: relaying %s to %s", names, engine_name(app.settings.url))
                     await stopping.asked(1)
             log.info("stopped")
             end_within(LAST_RESORT, Exit.OK)
@@ -80,7 +91,9 @@ def relay(
 
 def _app(target: str | None, url: str | None, namespace: str | None, config: str) -> App:
     if target is None:
-        return App(url, namespace=namespace, config=config)
+        app = App(url, namespace=namespace, config=config)
+        require_database(app.settings.url)  # rows that are started in a new file would be lost to the engine they mean
+        return app
     if url is not None or namespace is not None:
         raise InvalidValue(f"give {target} or --url and --namespace, not both.")
     return load_app(target)

@@ -205,8 +205,11 @@ async def _serve(app: App, given: WorkerOptions, stopping: StopRequests) -> None
         if running is not None:
             queues = "all queues" if given.queues is None else f"queues {', '.join(given.queues)}"
             if given.relay:
-                await stack.enter_async_context(app.relay(*given.relay))
-            log.info("ready: %s on %s, %s; %s", given.target, _place(app.settings.url), queues, _list_functions(app))
+                relays = await stack.enter_async_context(app.relay(*given.relay))
+                log.info("relaying %s", ", ".join(one.database for one in relays))
+            log.info(
+                "ready: %s on %s, %s; %s", given.target, engine_name(app.settings.url), queues, _list_functions(app)
+            )
             await stopping.asked(1)
             if running.busy:
                 log.info("stopping: waiting for %s; signal again to stop at once", _name_tasks(running.busy))
@@ -284,7 +287,7 @@ def _name_tasks(busy: Sequence[Running]) -> str:
     return named if len(busy) <= NAMED else f"{named} and {len(busy) - NAMED} more"
 
 
-def _place(url: str) -> str:
+def engine_name(url: str) -> str:
     """The database without user, password and parameters. It may have several hosts, each with its port."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -22,7 +22,7 @@ from semel.engine.protocol import Engine
 from semel.engine.publications import make_publication
 from semel.engine.requests import foreign_request, request, workflow_request
 from semel.engine.start_request import StartRequest
-from semel.errors import InvalidValue, KeyConflict, NotFound, WorkflowEnded
+from semel.errors import EngineError, EngineUnavailable, InvalidValue, KeyConflict, NotFound, WorkflowEnded
 from semel.settings import Settings
 from semel.transactional.outbox import events
 from semel.transactional.outbox.events import OutboxEvent, TakenRow
@@ -30,6 +30,7 @@ from semel.transactional.outbox.trace import continue_trace
 
 Handler = Callable[[OutboxEvent], Any]
 STARTS: Final = frozenset({events.START, events.TASK, events.WORKFLOW, events.EVENT, events.PUBLISH})
+PROBE_KEY: Final = "semel:probe"
 PERMANENT: Final = (KeyConflict, WorkflowEnded)
 """Errors that trying again does not mend: such a row fails at once."""
 
@@ -68,7 +69,7 @@ class Dispatcher:
     async def carry_out(self, row: TakenRow) -> str | None:
         """Do what a row asks for; the execution that it is about, if it is about one.
 
-        EngineUnavailable: the engine does not answer. NotServed: somebody else can do it.
+        EngineUnavailable: the engine does not answer, or refuses everything. NotServed: somebody else can do it.
         """
         if (handler := self._handlers.get(row.event.event_type)) is not None:
             await self._call(handler, row.event)
@@ -77,12 +78,28 @@ class Dispatcher:
         if verb is None or events.is_newer(row.payload):
             raise NotServed(f"rows of type {row.event.event_type!r}, as this one is written")
         with continue_trace(row):
-            return await verb(row)
+            try:
+                return await verb(row)
+            except EngineUnavailable:
+                raise
+            except EngineError as error:
+                if await self._refuses_everything():
+                    raise EngineUnavailable(f"it refuses everything: {error}") from error
+                raise
+
+    async def _refuses_everything(self) -> bool:
+        """Does the engine refuse whatever it is asked, as one without tables or with another password does?"""
+        try:
+            await self._engine.find("task", PROBE_KEY)
+        except EngineError:
+            return True
+        return False
 
     async def _call(self, handler: Handler, event: OutboxEvent) -> None:
-        """A plain function runs in a thread. None has longer than the lease of its row."""
+        """A plain function runs in a thread. None has longer than half of the lease of its row."""
+        limit = asyncio.timeout(self._timeout)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with limit:
                 if inspect.iscoroutinefunction(handler):
                     await handler(event)
                 else:
@@ -92,6 +109,13 @@ class Dispatcher:
             if task is not None and task.cancelling():
                 raise
             raise RuntimeError("the handler was cancelled by itself") from error  # else the relay would end
+        except TimeoutError as error:
+            if not limit.expired():  # it is one of the handler's own
+                raise
+            raise TimeoutError(
+                f"the handler did not end within {self._timeout:g} s, half of the relay's lease: give the relay a "
+                "longer lease, or have the handler start a task"
+            ) from error
 
     async def _start(self, row: TakenRow) -> str:
         return await self._admit(self._with_shape(StartRequest.from_bytes(row.payload)))

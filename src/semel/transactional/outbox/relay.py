@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -23,7 +24,7 @@ from semel.engine.ids import new_id
 from semel.errors import EngineError, EngineUnavailable, phrase, phrase_with_type
 from semel.runtime.retries import Reminder, pause
 from semel.transactional.outbox import scripts
-from semel.transactional.outbox.database import OutboxDatabase
+from semel.transactional.outbox.database import OutboxDatabase, sleep_until
 from semel.transactional.outbox.dispatch import PERMANENT, STARTS, Dispatcher, NotServed
 from semel.transactional.outbox.events import TakenRow
 from semel.transactional.outbox.scripts import Claimed, Marks, OutboxCounts
@@ -44,6 +45,8 @@ SILENT_AFTER: Final = 3
 """So many rows without an answer, and none with one, and the rest of the batch is not tried."""
 BEGIN_WITHIN: Final = 10.0
 """Seconds that a relay waits for its database before it begins without."""
+MOST_NAMED: Final = 100
+"""So many kinds of rows that it lacks the function for are named in the log of a relay."""
 STOP_WITHIN: Final = 10.0
 """Seconds that a relay takes to stop, also if its database or its engine does not answer."""
 LEAVE_WITHIN: Final = 2.0
@@ -103,6 +106,8 @@ class Relay:
         self._idle = False
         self._away = False
         """Its database did not answer when it was asked last."""
+        self._left: set[str] = set()
+        """What this relay has said that it leaves to others."""
 
     @property
     def healthy(self) -> bool:
@@ -198,7 +203,14 @@ class Relay:
             return 0
         if self._idle:
             await self._beat(idle=False)
-        marks = await _Batch(self._dispatcher, claimed, options.concurrency, deadline).carry_out()
+        batch = _Batch(self._dispatcher, claimed, options.concurrency, deadline, self._not_served)
+        done = asyncio.Event()
+        beating = asyncio.create_task(self._beat_until(done))
+        try:
+            marks = await batch.carry_out()
+        finally:
+            done.set()
+            await beating
         await self._mark(token, marks, claimed.failures)
         return len(claimed.rows)
 
@@ -213,9 +225,9 @@ class Relay:
             counters.lost_leases += marks.count - marked
             log.warning("%d rows were not marked: the lease of this relay had run out", marks.count - marked)
         if marks.unavailable is not None:
-            log.warning("the engine does not answer, rows wait: %s", marks.unavailable)
+            log.warning("the engine takes nothing, rows wait: %s", marks.unavailable)
         elif failures:
-            log.warning("the engine answers again")
+            log.warning("the engine takes rows again")
 
     async def _rest(self, nothing: int) -> None:
         """Wait until something may have come: shortly at first, then for `poll` seconds, or until it is told."""
@@ -244,6 +256,23 @@ class Relay:
         self._idle = idle
         self._next_beat = time.monotonic() + BEAT_EVERY
 
+    async def _beat_until(self, done: asyncio.Event) -> None:
+        """Say that this relay lives while it is busy with a batch."""
+        while not done.is_set():
+            await sleep_until(done, max(0.0, self._next_beat - time.monotonic()))
+            if not done.is_set():
+                try:
+                    await self._beat(idle=False)
+                except EngineError as error:
+                    log.debug("the relay could not say that it lives: %s", phrase(error))
+                    self._next_beat = time.monotonic() + BEAT_EVERY
+
+    def _not_served(self, what: str) -> None:
+        """Log once for each kind of row that this relay leaves to others."""
+        if what not in self._left and len(self._left) < MOST_NAMED:
+            self._left.add(what)
+            log.warning("rows are left to other relays, and wait if there are none: this one does not know %s", what)
+
     async def _clean(self) -> None:
         if time.monotonic() < self._next_clean:
             return
@@ -256,8 +285,16 @@ class Relay:
 class _Batch:
     """The rows of one claim. None of them is in the way of another."""
 
-    def __init__(self, dispatcher: Dispatcher, claimed: Claimed, concurrency: int, deadline: float) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        claimed: Claimed,
+        concurrency: int,
+        deadline: float,
+        on_not_served: Callable[[str], None],
+    ) -> None:
         self._dispatcher = dispatcher
+        self._on_not_served = on_not_served
         self._rows = claimed.rows
         self._gate = asyncio.Semaphore(concurrency)
         self._deadline = deadline
@@ -273,7 +310,7 @@ class _Batch:
             await asyncio.gather(*(self._one(row) for row in rows))
         for row, error in self._unavailable:
             # It may be this row alone that gets no answer, so others come before it when the engine is tried again.
-            self._marks.put_off.append((row.event.id, NO_ANSWER_FOR))
+            self._marks.put_off.append((row.event.id, NO_ANSWER_FOR, None))
             if not self._answered:
                 self._marks.unavailable = error
         return self._marks
@@ -282,15 +319,15 @@ class _Batch:
         async with self._gate:
             silent = len(self._unavailable) >= SILENT_AFTER and not self._answered
             if time.monotonic() > self._deadline or silent:
-                self._marks.put_off.append((row.event.id, 0.0))
+                self._marks.put_off.append((row.event.id, 0.0, None))
                 return
             try:
                 execution = await self._dispatcher.carry_out(row)
             except NotServed as error:
-                log.debug("row %d is left to other relays: this one does not know %s", row.event.id, error)
-                self._marks.put_off.append((row.event.id, NOT_SERVED_FOR))
+                self._on_not_served(str(error))
+                self._marks.put_off.append((row.event.id, NOT_SERVED_FOR, f"a relay was there that lacks {error}"))
             except EngineUnavailable as error:
-                self._unavailable.append((row, _told(error)))
+                self._unavailable.append((row, _error_text(error)))
             except Exception as error:
                 self._answered = True
                 self._fail(row, error)
@@ -301,14 +338,16 @@ class _Batch:
     def _fail(self, row: TakenRow, error: Exception) -> None:
         event = row.event
         if isinstance(error, PERMANENT) or event.retry_count + 1 >= event.max_retries:
-            log.error("row %d of the outbox (%s) has failed for good: %s", event.id, event.event_type, _told(error))
-            self._marks.failed.append((event.id, _told(error)))
+            log.error(
+                "row %d of the outbox (%s) has failed for good: %s", event.id, event.event_type, _error_text(error)
+            )
+            self._marks.failed.append((event.id, _error_text(error)))
         else:
-            log.warning("row %d of the outbox (%s) is tried again: %s", event.id, event.event_type, _told(error))
-            self._marks.errors.append((event.id, scripts.row_pause(event.retry_count), _told(error)))
+            log.warning("row %d of the outbox (%s) is tried again: %s", event.id, event.event_type, _error_text(error))
+            self._marks.errors.append((event.id, scripts.row_pause(event.retry_count), _error_text(error)))
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """An error as a column holds it."""
     try:
         text = str(error) if isinstance(error, EngineError) else phrase_with_type(error)

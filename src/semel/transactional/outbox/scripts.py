@@ -41,8 +41,8 @@ class Marks:
     errors: list[tuple[int, float, str]] = field(default_factory=list)
     """With the pause before the next try."""
     failed: list[tuple[int, str]] = field(default_factory=list)
-    put_off: list[tuple[int, float]] = field(default_factory=list)
-    """Given back without a try."""
+    put_off: list[tuple[int, float, str | None]] = field(default_factory=list)
+    """Given back without a try, with the reason if others may do better."""
     unavailable: str | None = None
     """The engine did not answer, and this is what it said last."""
 

@@ -61,7 +61,8 @@ where id = $2 and status = 'pending' and lease_token = $1 and next_attempt_at > 
 
 -- name: put_off
 -- Give rows back, to be taken again after so many seconds; it is no try. Only while the lease holds.
-update outbox_events set next_attempt_at = utc_timestamp(6) + interval $3 second, lease_token = null, leased_by = null
+update outbox_events set next_attempt_at = utc_timestamp(6) + interval $3 second,
+  last_error = coalesce($4, last_error), lease_token = null, leased_by = null
 where id = $2 and status = 'pending' and lease_token = $1 and next_attempt_at > utc_timestamp(6)
 
 -- name: note_unavailable

@@ -75,8 +75,9 @@ returning o.id
 
 -- name: put_off
 -- Give rows back, to be taken again after so many seconds; it is no try. Only while the lease holds.
-update outbox_events as o set next_attempt_at = now() + given.pause::float8 * interval '1 second', lease_token = null, leased_by = null
-from unnest($2::bigint[], $3::float8[]) as given (id, pause)
+update outbox_events as o set next_attempt_at = now() + given.pause::float8 * interval '1 second',
+  last_error = coalesce(given.reason, o.last_error), lease_token = null, leased_by = null
+from unnest($2::bigint[], $3::float8[], $4::text[]) as given (id, pause, reason)
 where o.id = given.id and o.status = 'pending' and o.lease_token = $1 and o.next_attempt_at > now()
 returning o.id
 

@@ -79,10 +79,17 @@ create or replace function semel_outbox_add(
   aggregate_id text default null,
   order_key text default null,
   namespace text default 'default'
-) returns bigint language sql as $$
+) returns bigint language plpgsql as $$
+declare added bigint;
+begin
+  if kind is null or kind not in ('task', 'workflow') then
+    raise exception 'semel_outbox_add: kind is %, and can be task or workflow', quote_nullable(kind);
+  end if;
   insert into outbox_events (event_type, aggregate_id, payload, namespace, key, order_key)
   values (
     'semel.' || kind, coalesce(aggregate_id, key),
     json_build_object('name', name, 'arguments', arguments, 'options', options), namespace, key, order_key
-  ) returning id
+  ) returning id into added;
+  return added;
+end
 $$;
