@@ -38,6 +38,9 @@ class Gone:
             raise semel.EngineUnavailable("nobody there.")
         return await self.inner.start(request)
 
+    async def start_many(self, requests: Any) -> Any:
+        return [await self.start(request) for request in requests]
+
 
 async def test_two_relays_take_different_rows(world: World, place: Place) -> None:
     shop = OutboxShop(world, place)
