@@ -10,10 +10,12 @@ from bench.plan import (
     APSCHEDULER_POSTGRES,
     APSCHEDULER_SQLITE,
     CELERY,
+    DBOS,
     HUEY,
     LIMIT_POSTGRES,
     LIMIT_SQLITE,
     PGQUEUER,
+    PROCRASTINATE,
     RESTATE,
     RHYTHM,
     SEMEL_POSTGRES,
@@ -41,6 +43,7 @@ PART_OF = {
     "schedules": "schedules",
     "events": "events",
     "T": "cluster",
+    "starts": "transactions",
 }
 
 
@@ -105,6 +108,7 @@ def bars() -> Iterator[Bar]:
         yield from of_schedules(semel)
         yield from of_events(semel)
     yield Bar("bar", SEMEL_POSTGRES, "idle", 20, less=True)
+    yield from of_transactions()
     yield from beside_the_sdk()
 
 
@@ -166,6 +170,17 @@ def of_schedules(semel: Contender) -> Iterator[Bar]:
     yield Bar("bar", semel, "schedules, due", 0.5, against=semel, theirs="schedules, bulk")
     for scheduler in (APSCHEDULER_POSTGRES, APSCHEDULER_SQLITE, CELERY, TEMPORAL_SCHEDULES):
         yield Bar("bar", semel, "schedules, due", 10, against=scheduler, theirs="schedules, due")
+
+
+def of_transactions() -> Iterator[Bar]:
+    """A start on the caller's connection beside the same transaction without it; and how fast a relay is."""
+    for work in ("starts, on the connection", "starts, in an outbox"):
+        yield Bar("bar", SEMEL_POSTGRES, work, 0.6, against=SEMEL_POSTGRES, theirs=f"{work}, without a start")
+        for peer in (PGQUEUER, PROCRASTINATE, DBOS):
+            yield Bar("bar", SEMEL_POSTGRES, work, 1, against=peer, theirs="starts, on the connection")
+    yield Bar("bar", SEMEL_POSTGRES, "starts, relayed", 0.3, against=SEMEL_POSTGRES, theirs="starts, bulk")
+    yield Bar("bar", SEMEL_POSTGRES, "starts, until begun p50", 20, less=True)
+    yield Bar("bar", SEMEL_TEMPORAL, "starts, relayed, Semel", 0.9, against=SEMEL_TEMPORAL, theirs="starts, SDK")
 
 
 def beside_the_sdk() -> Iterator[Bar]:

@@ -24,6 +24,7 @@ BULK = 1000  # keys in one bulk call
 CALLERS = 50  # concurrent callers of "W1 many" and "W3", where the contender runs on an event loop
 WORKFLOWS, STEPS = 500, 10  # W4 500x10: so many workflows of so many steps, all started at once
 LONG = 1000  # W4 1x1000: the steps of one workflow
+TURN = 50  # transactions in a row, before those without a start have their turn
 SAMPLE_EVERY = 0.05  # seconds between two looks at a drain: enough to time it, too few to slow it
 
 
@@ -93,6 +94,23 @@ async def callers(count: int, concurrent: int, call: Callable[[int], Awaitable[o
     with Stopwatch() as watch:
         await asyncio.gather(*(caller() for _ in range(concurrent)))
     return count / watch.seconds
+
+
+async def emit_transactions(
+    work: str, count: int, bare: Callable[[int], Awaitable[object]], start: Callable[[int], Awaitable[object]]
+) -> None:
+    """Transactions per second with one insert of the caller's: without a start and with one, by turns."""
+    spent = {"without": 0.0, "with": 0.0}
+    await start(-1)  # prepares
+    for begin in range(0, count, TURN):
+        some = range(begin, min(begin + TURN, count))
+        for name, call in (("without", bare), ("with", start)):
+            with Stopwatch() as watch:
+                for number in some:
+                    await call(number)
+            spent[name] += watch.seconds
+    emit(f"{work}, without a start", count / spent["without"], "1/s", turn=TURN)
+    emit(work, count / spent["with"], "1/s", turn=TURN)
 
 
 class Drain:

@@ -29,6 +29,8 @@ SEMEL_TEMPORAL = Contender("Semel, Temporal", "bench.temporal_client", "temporal
 ABSURD = Contender("Absurd", "bench.peers.absurd_postgres", "postgresql", 10_000, "absurd")
 RHYTHM = Contender("Rhythm", "bench.peers.rhythm_postgres", "postgresql", 10_000, "rhythm")
 PGQUEUER = Contender("PgQueuer", "bench.peers.pgqueuer_postgres", "postgresql", 30_000, "pgqueuer")
+PROCRASTINATE = Contender("Procrastinate", "bench.peers.procrastinate_postgres", "postgresql", 10_000, "procrastinate")
+DBOS = Contender("DBOS", "bench.peers.dbos_postgres", "postgresql", 5_000, "dbos")
 HUEY = Contender("Huey, SQLite", "bench.peers.huey_sqlite", "sqlite", 10_000, "huey")
 CELERY = Contender("Celery, Redis", "bench.peers.celery_redis", "redis", 1_000, "celery")
 RESTATE = Contender("Restate", "bench.peers.restate_http", "its own", 0, "restate")
@@ -45,6 +47,8 @@ CONTENDERS = (
     ABSURD,
     RHYTHM,
     PGQUEUER,
+    PROCRASTINATE,
+    DBOS,
     HUEY,
     CELERY,
     RESTATE,
@@ -91,6 +95,11 @@ PARTS = (
         (SEMEL_POSTGRES, APSCHEDULER_POSTGRES, SEMEL_SQLITE, APSCHEDULER_SQLITE, CELERY, TEMPORAL_SCHEDULES),
     ),
     Part("events", "events beside tasks, one of 100 activities matching", (SEMEL_POSTGRES, SEMEL_SQLITE)),
+    Part(
+        "transactions",
+        "starts in a transaction of the caller's, and by an outbox",
+        (SEMEL_POSTGRES, PGQUEUER, PROCRASTINATE, DBOS, SEMEL_TEMPORAL),
+    ),
     Part("memory", "a worker's memory after many tasks", (SEMEL_POSTGRES, SEMEL_SQLITE), once=True),
     Part("idle", "queries of 100 idle workers", (SEMEL_POSTGRES,), once=True),
     Part("held", "work beside a held transaction", (SEMEL_POSTGRES, SEMEL_SQLITE), once=True),

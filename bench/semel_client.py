@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from bench import semel_events, semel_flows, semel_long, semel_schedules
+from bench import semel_events, semel_flows, semel_long, semel_schedules, semel_transactions
 from bench.measure import BULK, CALLERS, Arguments, arguments, callers, clock, emit, emit_latency
 from bench.semel_setup import CONCURRENCY, semel
 
@@ -63,6 +63,7 @@ def main() -> None:
         "endless": semel_flows.endless,
         "schedules": semel_schedules.schedules,
         "events": semel_events.events,
+        "transactions": semel_transactions.transactions,
     }
     if args.part not in parts:
         sys.exit(f"Semel has no part {args.part!r}")

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import aiosqlite
 from temporalio.client import Client
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.worker import Worker
@@ -21,6 +22,7 @@ from temporalio.worker import Worker
 import semel
 from bench import temporal_sdk as sdk
 from bench.measure import Arguments, Stopwatch, arguments, callers, clock, emit_median
+from bench.semel_transactions import relay_all
 from semel.engines.temporal.connect import connect, parse
 
 ARGS = arguments()
@@ -120,5 +122,33 @@ async def cluster(args: Arguments) -> None:
         await by_turns("T starts", "1/s", lambda who, key: it.starts(who, key, args.tasks))
 
 
+async def transactions(args: Arguments) -> None:
+    """Rows of an outbox that a relay starts on the cluster, beside starts by the bare SDK."""
+    database = args.scratch / "shop.db"
+    database.unlink(missing_ok=True)
+    url = f"sqlite:///{database}"
+    async with flows.app as app, aiosqlite.connect(database) as connection:
+        await app.migrate()
+        await app.outbox.init(url)
+        it = Pair(app, await connect(parse(args.url, app.settings.temporal)))
+        found: dict[str, list[float]] = {name: [] for name in NAMES}
+        for turn in range(REPEATS):
+            for who in NAMES if turn % 2 else reversed(NAMES):
+                key = uuid.uuid4().hex[:12]
+                if who == "SDK":
+                    found[who].append(await it.starts(who, key, args.tasks))
+                    continue
+                for number in range(args.tasks):
+                    if not connection.in_transaction:
+                        await connection.execute("begin")
+                    await app.start_workflow(
+                        flows.nothing, workflow_id=f"{key}-{number}", queue=NOBODYS, connection=connection
+                    )
+                await connection.commit()
+                found[who].append(await relay_all(app, url))
+        emit_median("starts, relayed, Semel", found["Semel"], "rows/s")
+        emit_median("starts, SDK", found["SDK"], "1/s")
+
+
 if __name__ == "__main__":
-    asyncio.run(cluster(ARGS))
+    asyncio.run((transactions if ARGS.part == "transactions" else cluster)(ARGS))

@@ -9,7 +9,17 @@ from pgqueuer import PgQueuer
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.queries import Queries
 
-from bench.measure import BULK, Arguments, Stopwatch, arguments, drain_rate_async, emit, process, worker_of
+from bench.measure import (
+    BULK,
+    Arguments,
+    Stopwatch,
+    arguments,
+    drain_rate_async,
+    emit,
+    emit_transactions,
+    process,
+    worker_of,
+)
 
 BATCH = 1000  # the best of the settings tried
 
@@ -46,10 +56,31 @@ async def throughput(args: Arguments) -> None:
     await connection.close()
 
 
+async def transactions(args: Arguments) -> None:
+    connection = await asyncpg.connect(args.url)
+    queries = Queries(AsyncpgDriver(connection))
+    await queries.install()
+    await connection.execute("create table sold (id bigserial primary key, who integer)")
+
+    async def bare(number: int) -> None:
+        async with connection.transaction():
+            await connection.execute("insert into sold (who) values ($1)", number)
+
+    async def start(number: int) -> None:
+        async with connection.transaction():
+            await connection.execute("insert into sold (who) values ($1)", number)
+            await queries.enqueue(["noop"], [None], [0], [None], [f"key-{number}"])
+
+    await emit_transactions("starts, on the connection", max(100, args.tasks // 10), bare, start)
+    await connection.close()
+
+
 def main() -> None:
     args = arguments()
     if args.part == "worker":
         asyncio.run(worker(args))
+    elif args.part == "transactions":
+        asyncio.run(transactions(args))
     elif args.part == "throughput":
         asyncio.run(throughput(args))
     else:

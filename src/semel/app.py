@@ -157,7 +157,7 @@ class App(Inspection, Sweeping, Transactions):
         self._last = (loop, engine)
         return engine
 
-    def running_loop(self) -> asyncio.AbstractEventLoop | None:
+    def _running_loop(self) -> asyncio.AbstractEventLoop | None:
         """An event loop that runs and uses this app; for what is asked from other threads."""
         return next((loop for loop in list(self._engines) if loop.is_running()), None)
 

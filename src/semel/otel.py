@@ -68,7 +68,7 @@ class OtelMetrics(Counting):
         app = self._app()
         if app is None or self._gauges.is_fresh():
             return
-        loop = app.running_loop()
+        loop = app._running_loop()
         if loop is None:
             return
         looking = self._measure(app)

@@ -39,6 +39,10 @@ tests:
         values: 0 0 0 1x30
       - series: semel_outbox_oldest_pending_seconds{{database="shop", instance="a"}}
         values: 400x30
+      - series: semel_outbox_retries_total{{database="shop", instance="a"}}
+        values: 0+4x10 100+20x30
+      - series: semel_outbox_failed{{database="shop", instance="a"}}
+        values: 0x10 2x30
     promql_expr_test: []
     alert_rule_test:
 {alerts}
@@ -98,6 +102,10 @@ def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
         expect("8m", "SemelSchedulesLate", "severity=critical"),
         expect("30m", "SemelRetriesHigh", "name=charge|severity=warning"),
         expect("5m", "SemelOutboxLag", "database=shop|severity=critical"),
+        expect("8m", "SemelOutboxRetriesHigh"),
+        expect("30m", "SemelOutboxRetriesHigh", "database=shop|severity=warning"),
+        expect("5m", "SemelOutboxFailed"),
+        expect("20m", "SemelOutboxFailed", "database=shop|severity=warning"),
         expect("5m", "SemelFailures"),
     ]
     (tmp_path / "test.yml").write_text(WHEN.format(rules="rules.yml", alerts="\n".join(alerts)))

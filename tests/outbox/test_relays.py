@@ -38,6 +38,9 @@ class Gone:
             raise semel.EngineUnavailable("nobody there.")
         return await self.inner.start(request)
 
+    async def start_many(self, requests: Any) -> Any:
+        return [await self.start(request) for request in requests]
+
 
 async def test_two_relays_take_different_rows(world: World, place: Place) -> None:
     shop = OutboxShop(world, place)
@@ -278,16 +281,19 @@ async def look_at_once(world: World, place: Place) -> None:
     shop = OutboxShop(world, place)
     await shop.order(1)
     database = open_database(place.url)
-    await database.run(scripts.mark("default", "t", scripts.Marks(unavailable="away"), 0))
-    await place.sql("update outbox_destinations set retry_at = since")
-    async with place.transaction() as first:
-        given = await recognise(first)
-        assert await execute(given, One("take_probe", ("default", 60.0)))
-        second = asyncio.create_task(database.run(scripts.claim("default", "r", "token", 60, 10, "[]")))
-        await eventually(lambda: place.sql(LOCK_WAITS[kind]))
-    assert (await second).rows == []
-    assert (await second).wait == scripts.PROBE_FOR
-    await database.close()
+    try:
+        await database.run(scripts.mark("default", "t", scripts.Marks(unavailable="away"), 0))
+        await place.sql("update outbox_destinations set retry_at = since")
+        async with place.transaction() as first:
+            given = await recognise(first)
+            assert await execute(given, One("take_probe", ("default", 60.0)))
+            second = asyncio.create_task(database.run(scripts.claim("default", "r", "token", 60, 10, "[]")))
+            await eventually(lambda: place.sql(LOCK_WAITS[kind]))
+        claimed = await second
+        assert claimed.rows == []
+        assert claimed.wait == scripts.PROBE_FOR
+    finally:
+        await database.close()
 
 
 async def test_one_row_without_an_answer_does_not_stop_the_others(world: World, place: Place) -> None:

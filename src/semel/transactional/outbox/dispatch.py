@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -18,15 +18,23 @@ from semel.define.entity import Entity
 from semel.define.registry import Registry
 from semel.define.workflow import Workflow
 from semel.engine.conflicts import conflict
-from semel.engine.protocol import Engine
+from semel.engine.protocol import Admission, Engine
 from semel.engine.publications import make_publication
 from semel.engine.requests import foreign_request, request, workflow_request
 from semel.engine.start_request import StartRequest
-from semel.errors import EngineError, EngineUnavailable, InvalidValue, KeyConflict, NotFound, WorkflowEnded
+from semel.errors import (
+    EngineError,
+    EngineUnavailable,
+    InvalidValue,
+    KeyConflict,
+    NotDecodable,
+    NotFound,
+    WorkflowEnded,
+)
 from semel.settings import Settings
 from semel.transactional.outbox import events
 from semel.transactional.outbox.events import OutboxEvent, TakenRow
-from semel.transactional.outbox.trace import continue_trace
+from semel.transactional.outbox.trace import TRACE_FIELD, continue_trace
 
 Handler = Callable[[OutboxEvent], Any]
 STARTS: Final = frozenset({events.START, events.TASK, events.WORKFLOW, events.EVENT, events.PUBLISH})
@@ -95,6 +103,35 @@ class Dispatcher:
             return True
         return False
 
+    def is_bulk(self, row: TakenRow) -> bool:
+        """Can it be started together with others? One that belongs to a trace is started in it, by itself."""
+        return (
+            row.event.event_type == events.START
+            and TRACE_FIELD not in row.payload
+            and events.START not in self._handlers
+            and not events.is_newer(row.payload)
+        )
+
+    async def start_many(self, rows: Sequence[TakenRow]) -> list[str | Exception]:
+        """Start what these rows ask for, in few commits: the execution of each, or its error.
+
+        What this raises says nothing about any of them: then each is carried out by itself, which starts none twice.
+        """
+        found: dict[int, str | Exception] = {}
+        starts: dict[int, StartRequest] = {}
+        for row in rows:
+            try:
+                starts[row.event.id] = self._with_shape(StartRequest.from_bytes(row.payload))
+            except NotDecodable as error:
+                found[row.event.id] = error
+        admissions = await self._engine.start_many(list(starts.values()))
+        for (id_, start), admission in zip(starts.items(), admissions, strict=True):
+            try:
+                found[id_] = await self._admitted(start, admission)
+            except KeyConflict as error:
+                found[id_] = error
+        return [found[row.event.id] for row in rows]
+
     async def _call(self, handler: Handler, event: OutboxEvent) -> None:
         """A plain function runs in a thread. None has longer than half of the lease of its row."""
         limit = asyncio.timeout(self._timeout)
@@ -128,8 +165,10 @@ class Dispatcher:
         return replace(start, shape=function.shape)
 
     async def _admit(self, start: StartRequest) -> str:
+        return await self._admitted(start, await self._engine.start(start))
+
+    async def _admitted(self, start: StartRequest, admission: Admission) -> str:
         """What was started before counts as started. KeyConflict: its key stands for something else."""
-        admission = await self._engine.start(start)
         if isinstance(decision := admission.decision, Refuse):
             prior, reason = decision.prior, decision.reason
             stored = await self._engine.input_of(prior.id) if reason is Reason.INPUT_DIFFERS else None

@@ -41,6 +41,8 @@ NOT_SERVED_FOR: Final = 5.0
 """Seconds for which a row is left to relays that can carry it out."""
 NO_ANSWER_FOR: Final = 1.0
 """Seconds until a row is taken again that the engine gave no answer to."""
+QUICK_ANSWER: Final = 5.0
+"""Seconds within which an error of many starts may be that of one; later the engine is silent."""
 SILENT_AFTER: Final = 3
 """So many rows without an answer, and none with one, and the rest of the batch is not tried."""
 BEGIN_WITHIN: Final = 10.0
@@ -307,6 +309,8 @@ class _Batch:
         """What became of each. What is about an execution comes after the starts, one of which it may be about."""
         for starts in (True, False):
             rows = [row for row in self._rows if (row.event.event_type in STARTS) is starts]
+            if starts:
+                rows = await self._start_together(rows)
             await asyncio.gather(*(self._one(row) for row in rows))
         for row, error in self._unavailable:
             # It may be this row alone that gets no answer, so others come before it when the engine is tried again.
@@ -314,6 +318,31 @@ class _Batch:
             if not self._answered:
                 self._marks.unavailable = error
         return self._marks
+
+    async def _start_together(self, rows: list[TakenRow]) -> list[TakenRow]:
+        """Start many in few commits; the rows that are left to be carried out one by one."""
+        together = [row for row in rows if self._dispatcher.is_bulk(row)]
+        if len(together) < 2:
+            return rows
+        began = time.monotonic()
+        try:
+            outcomes = await self._dispatcher.start_many(together)
+        except EngineUnavailable as error:
+            if time.monotonic() - began < QUICK_ANSWER:
+                return rows  # it may be about one of them
+            self._unavailable += [(row, _error_text(error)) for row in together]
+        except Exception as error:
+            log.debug("rows are started one by one: %s", _error_text(error))
+            return rows
+        else:
+            self._answered = True
+            for row, outcome in zip(together, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    self._fail(row, outcome)
+                else:
+                    self._marks.processed.append((row.event.id, outcome))
+        done = {row.event.id for row in together}
+        return [row for row in rows if row.event.id not in done]
 
     async def _one(self, row: TakenRow) -> None:
         async with self._gate:

@@ -20,6 +20,10 @@ MOST: Final = 512
 """Characters of a header; a longer `tracestate` is left out, as the recommendation of the W3C allows."""
 
 
+TRACE_FIELD: Final = b'"trace":'
+"""What every payload with a trace contains; one without may contain it too."""
+
+
 class _Traced(Struct, frozen=True):
     trace: dict[str, str] | None = None
 
