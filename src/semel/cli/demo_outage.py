@@ -202,6 +202,7 @@ class Outage:
         self._say(f"The engine is up. Relay {relays[0].pid} and worker {workers[0].pid} run.")
         await self._register(app, BEFORE, "up")
         await processes.until(self._all_active, workers[0])
+        await processes.until(self._all_processed, relays[0])
         self._say(f"{BEFORE} tenants registered, and each is active.", "green")
 
         await self._take_down(relays[0], workers[0])
