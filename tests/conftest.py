@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from bench.server import postgres
 from semel.testing.temporal_server import TemporalServer, temporal_server
+from tests.outbox.mariadb import INSTALL, MISSING, SERVER, mariadb
 from tests.postgres import SharedPostgres
 from tests.scratch import keep_scratch_files_in_memory
 from tests.temporal_world import TemporalWorld
@@ -84,6 +85,17 @@ def postgres_server() -> Iterator[SharedPostgres]:
         asyncio.run(make_tables(server.url("semel_template")))
         server.sql(SKEWED_NOW, "semel_template")
         yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[str]:
+    """One real MariaDB for the whole run."""
+    if SERVER is None or INSTALL is None:
+        pytest.skip(MISSING)
+    with tempfile.TemporaryDirectory(prefix="semel-tests-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)
+        with mariadb(Path(name)) as url:
+            yield url
 
 
 HASTY = {

@@ -11,12 +11,11 @@ import pytest
 
 from tests.conftest import new_world
 from tests.django_app.site import Site
-from tests.outbox.conftest import mariadb_server, new_database
+from tests.outbox.conftest import new_database
 from tests.transactional.django_site import add_database, set_up
 
 set_up()
 
-__all__ = ["mariadb_server"]
 ELSEWHERE = ["sqlite", "postgres", "mariadb"]
 TOGETHER = ["sqlite-together", "postgres-together"]
 

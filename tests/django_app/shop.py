@@ -7,11 +7,8 @@ from typing import Any
 from django.db import connections
 from django_tasks import task
 
-import semel
-
 alias = ""
 """The database of the test that runs."""
-heard: list[tuple[str, Any]] = []
 
 
 @task
@@ -41,11 +38,6 @@ def fail(order: int) -> None:
     raise KeyError(f"order {order}")
 
 
-@task
+@task(retry=2)
 def give_a_set() -> Any:
     return {1, 2}
-
-
-@task
-def effect_key() -> str:
-    return semel.effect_key("mail")

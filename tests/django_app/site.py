@@ -14,6 +14,7 @@ from django.test import override_settings
 
 from tests.world import World, eventually
 
+LIVE = "status not in ('completed', 'failed', 'cancelled', 'timed_out')"
 BACKEND = "semel.django.task_backend.SemelBackend"
 
 
@@ -105,7 +106,7 @@ class Site:
         return not (await self.app.outbox.state()).pending
 
     async def _idle(self) -> bool:
-        return await self._relayed() and not await self.world.work()
+        return await self._relayed() and not await self.world.count(f"semel_execution where {LIVE}")
 
 
 def import_tasks() -> ModuleType:

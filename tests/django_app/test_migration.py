@@ -142,3 +142,23 @@ def test_the_command_line_with_django_set_up(tmp_path: Path) -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200, check=False)
     assert '"what"' in done.stdout, done.stdout + done.stderr
+
+
+def test_tasks_modules_are_imported_if_the_backend_is_semels(tmp_path: Path) -> None:
+    (tmp_path / "durable.py").write_text("import semel\n\napp = semel.App('sqlite:///engine.db')\n")
+    (tmp_path / "till").mkdir()
+    (tmp_path / "till" / "__init__.py").write_text("")
+    (tmp_path / "till" / "tasks.py").write_text("from django_tasks import task\n\n@task\ndef close(): ...\n")
+    code = (
+        "import sys, django; from django.conf import settings\n"
+        "own = {'default': {'BACKEND': 'semel.django.task_backend.SemelBackend', 'OPTIONS': {'app': 'durable:app'}}}\n"
+        "settings.configure(INSTALLED_APPS=['semel.django', 'till'], TASKS=own if sys.argv[1] == 'own' else {})\n"
+        "django.setup()\n"
+        "import durable\n"
+        "print([task.name for task in durable.app.tasks])"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(tmp_path)])}
+    for which, said in (("own", "['till.tasks.close']"), ("other", "[]")):
+        command = [sys.executable, "-c", code, which]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200, check=False)
+        assert done.stdout.strip() == said, done.stderr

@@ -5,30 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bench.server import Postgres
 from tests.conftest import new_world
-from tests.outbox.mariadb import INSTALL, MISSING, SERVER, mariadb
 from tests.outbox.places import PLACES, Place
 from tests.world import World
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def mariadb_server() -> Iterator[str]:
-    """One real MariaDB for the whole run."""
-    if SERVER is None or INSTALL is None:
-        pytest.skip(MISSING)
-    with tempfile.TemporaryDirectory(prefix="semel-tests-", ignore_cleanup_errors=True) as name:
-        Path(name).chmod(0o755)
-        with mariadb(Path(name)) as url:
-            yield url
 
 
 def new_database(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:

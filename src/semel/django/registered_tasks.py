@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
@@ -27,7 +26,7 @@ from semel.django.task_api import (
     task_started,
 )
 
-_known: Final[WeakKeyDictionary[App, dict[str, RegisteredTask]]] = WeakKeyDictionary()
+_known: Final[dict[App, dict[str, RegisteredTask]]] = {}
 _lock: Final = threading.Lock()
 """Django makes a backend for each thread."""
 
@@ -47,12 +46,12 @@ def find_task(app: App, path: str) -> RegisteredTask | None:
 
 def register_task(backend: Any, task: Any) -> None:
     """Make a task known to the backend's app, once; a module that is loaded again replaces its functions."""
-    path = task.module_path
+    path, app = task.module_path, backend.app  # it may be imported by this, which must not happen under the lock
     with _lock:
-        known = _known.setdefault(backend.app, {})
+        known = _known.setdefault(app, {})
         if path not in known:
             run = _function_of(backend, path, task)
-            define = backend.app.task(
+            define = app.task(
                 name=path,
                 queue=task.queue_name,
                 priority=task.priority,

@@ -28,7 +28,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from semel.app import App
-from semel.django.registered_tasks import RegisteredTask, find_task, register_task
+from semel.django.registered_tasks import find_task, register_task
 from semel.django.task_api import BaseTaskBackend, Task, TaskResult, TaskResultStatus, normalize_json, task_enqueued
 from semel.django.task_results import read_result
 
@@ -166,6 +166,3 @@ def _checked_arguments(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 def _aware(at: datetime | None) -> datetime | None:
     """Without USE_TZ times have no zone, and are meant in that of the project."""
     return timezone.make_aware(at) if at is not None and timezone.is_naive(at) else at
-
-
-__all__ = ["RegisteredTask", "SemelBackend", "SemelTask"]
