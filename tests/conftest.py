@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from bench.server import postgres
 from semel.testing.temporal_server import TemporalServer, temporal_server
+from tests.faults.forks import Forks, forks
 from tests.postgres import SharedPostgres
 from tests.scratch import keep_scratch_files_in_memory
 from tests.temporal_world import TemporalWorld
@@ -83,6 +84,13 @@ def postgres_server() -> Iterator[SharedPostgres]:
         server.sql("create database semel_template")
         asyncio.run(make_tables(server.url("semel_template")))
         server.sql(SKEWED_NOW, "semel_template")
+        yield server
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[Forks]:
+    """One for all; it does one thing at a time."""
+    with forks() as server:
         yield server
 
 
