@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from bench.server import postgres
 from semel.testing.temporal_server import TemporalServer, temporal_server
+from tests.faults.forks import Forks, forks
 from tests.outbox.mariadb import INSTALL, MISSING, SERVER, mariadb
 from tests.postgres import SharedPostgres
 from tests.scratch import keep_scratch_files_in_memory
@@ -96,6 +97,13 @@ def mariadb_server() -> Iterator[str]:
         Path(name).chmod(0o755)
         with mariadb(Path(name)) as url:
             yield url
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[Forks]:
+    """One for all; it does one thing at a time."""
+    with forks() as server:
+        yield server
 
 
 HASTY = {

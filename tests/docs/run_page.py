@@ -15,10 +15,14 @@ import asyncio
 import contextlib
 import inspect
 import io
+import logging
+import os
 import re
 import shlex
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -92,6 +96,20 @@ def same(printed: str, block: Block, page: Path) -> None:
         printed, wanted = pattern.sub(word, printed), pattern.sub(word, wanted)
     if printed.rstrip() != wanted.rstrip():
         raise SystemExit(f"{short(page)}:{block.line} shows\n{wanted}\nbut this was printed:\n{printed}")
+
+
+async def run_forked(say: Callable[[str], None], page: str, folder: str, env: dict[str, str]) -> None:
+    """Run a page in a child of a fork server (tests/faults/forks.py), as a process of its own would."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(env)
+    logging.disable(logging.NOTSET)
+    warnings.simplefilter("error", RuntimeWarning)
+    sys.path.insert(0, "")
+    try:
+        await run(Path(page))
+    except SystemExit as ended:
+        raise RuntimeError(str(ended)) from ended
 
 
 def main() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from bench.server import Postgres
 from semel.settings import read_settings
 from semel.testing.temporal_server import TemporalServer
 from tests.docs.pages import PAGES, ROOT, Block, blocks, read, short
+from tests.faults.forks import Forks
 
 pytestmark = pytest.mark.slow
 
@@ -26,42 +25,36 @@ ON_TEMPORAL = [
 MOST_THAT_DO_NOT_RUN = 3
 
 
-def run_page(page: Path, folder: Path, url: str | None, **more: str) -> None:
+def run_page(forks: Forks, page: Path, folder: Path, url: str | None, **more: str) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith("SEMEL_")}
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])  # the code beside the page
     if url is not None:
         env["SEMEL_URL"] = url
     env |= more
-    done = subprocess.run(
-        [sys.executable, "-W", "error::RuntimeWarning", "-m", "tests.docs.run_page", str(page)],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    code, said = forks.run("tests.docs.run_page:run_forked", page=str(page), folder=str(folder), env=env)
+    assert code == 0, said
 
 
 @pytest.mark.parametrize("page", [p for p in WITH_PYTHON if short(p) not in (ON_POSTGRES, *ON_TEMPORAL)], ids=short)
-def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    run_page(page, tmp_path, None)
+def test_the_snippets_of_a_page_run(page: Path, fork_server: Forks, tmp_path: Path) -> None:
+    run_page(fork_server, page, tmp_path, None)
 
 
-def test_the_snippets_about_postgresql_run_on_postgresql(postgres_server: Postgres, tmp_path: Path) -> None:
+def test_the_snippets_about_postgresql_run_on_postgresql(
+    postgres_server: Postgres, fork_server: Forks, tmp_path: Path
+) -> None:
     postgres_server.sql("create database docs_page")
-    run_page(ROOT / ON_POSTGRES, tmp_path, postgres_server.url("docs_page"))
+    run_page(fork_server, ROOT / ON_POSTGRES, tmp_path, postgres_server.url("docs_page"))
 
 
 @pytest.mark.parametrize("page", ON_TEMPORAL)
 def test_the_snippets_about_temporal_run_on_a_real_server(
-    page: str, temporal_server: TemporalServer, tmp_path: Path
+    page: str, temporal_server: TemporalServer, fork_server: Forks, tmp_path: Path
 ) -> None:
     namespace = f"docs-{Path(page).stem}"
     temporal_server.prepare(namespace, "1d")  # as readers have it who come from Temporal
     where = {"TEMPORAL_ADDRESS": f"127.0.0.1:{temporal_server.port}", "TEMPORAL_NAMESPACE": namespace}
-    run_page(ROOT / page, tmp_path, "temporal://", **where)
+    run_page(fork_server, ROOT / page, tmp_path, "temporal://", **where)
 
 
 def test_few_snippets_are_excused() -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults.forks import Forks, forks
 from tests.faults.site import Site
 from tests.postgres import SharedPostgres
 
@@ -53,10 +51,3 @@ def new_site(engine: str, folder: Path, request: pytest.FixtureRequest) -> Site:
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
     """A site on each engine."""
     return new_site(request.param, tmp_path, request)
-
-
-@pytest.fixture(scope="session")
-def fork_server() -> Iterator[Forks]:
-    """One for all; it does one thing at a time."""
-    with forks() as server:
-        yield server

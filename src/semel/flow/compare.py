@@ -45,7 +45,7 @@ def difference(
     key: str, name: str, expected: Entry | None, found: IssuedCommand | None, end: tuple[str, str] = ("", "")
 ) -> NonDeterminism:
     """The error that says what the journal has, what the code did, and where. `end`: how and where it has ended."""
-    recorded, done = told(expected), told(found)
+    recorded, done = describe_entry(expected), describe_entry(found)
     line = where()
     if found is None and end[0]:
         done, line = f"{done}: it {end[0]}", line or end[1]
@@ -59,7 +59,7 @@ def difference(
     )
 
 
-def told(entry: Entry | None) -> str:
+def describe_entry(entry: Entry | None) -> str:
     """An entry in words."""
     match entry:
         case None:

@@ -136,7 +136,7 @@ class Runner:
         if ran.undecodable and offered_again:
             raise self._left(ran, slip, running)
         self._report(running, ran, time.perf_counter() - began if began else None)
-        return _told(ran)
+        return _answer_of(ran)
 
     def _report(self, running: Running, ran: AttemptOutcome, seconds: float | None) -> None:
         """Tell who listens what became of an attempt."""
@@ -242,7 +242,7 @@ def _given_back() -> ApplicationError:
     return _error(Verdict(retry_in=0.0, counts=False), "the worker stopped")
 
 
-def _told(ran: AttemptOutcome) -> RawValue:
+def _answer_of(ran: AttemptOutcome) -> RawValue:
     match ran.status:
         case Status.COMPLETED:
             return wrap(ran.output)

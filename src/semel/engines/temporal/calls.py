@@ -27,7 +27,7 @@ async def call(request: Awaitable[T]) -> T:
     try:
         answer = await request
     except RPCError as error:
-        raise told(error) from error
+        raise translate_error(error) from error
     note_answer()
     return answer
 
@@ -41,10 +41,10 @@ async def call_or_none(request: Awaitable[T]) -> T | None:
     except RPCError as error:
         if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
             return None
-        raise told(error) from error
+        raise translate_error(error) from error
 
 
-def told(error: RPCError) -> Exception:
+def translate_error(error: RPCError) -> Exception:
     """An error of the cluster."""
     if error.status in _AWAY:
         return EngineUnavailable(f"the Temporal cluster is away: {phrase(error.message)}. Try again.")

@@ -122,9 +122,9 @@ class Cluster:
         seen = await self.reader.find(id) or await lists.by_beginning(self.reader, id)
         if seen is None:
             return await self.records.get(id) if self.records.there else None
-        return await self.told(seen)
+        return await self.execution_of(seen)
 
-    async def told(self, seen: Seen) -> Execution:
+    async def execution_of(self, seen: Seen) -> Execution:
         """The record of a workflow, without what is past its retention."""
         return lists.aged(await self.reader.execution(seen), from_micros(self.now()))
 
@@ -133,7 +133,7 @@ class Cluster:
         seen, found = await self.reader.find(id), split(id)
         if seen is None and self.records.there:
             return await self.records.input_of(id)
-        if seen is None or found is None or (await self.told(seen)).expired:
+        if seen is None or found is None or (await self.execution_of(seen)).expired:
             return None
         return await self.reader.given(found[1], found[0])
 
@@ -220,7 +220,7 @@ class Cluster:
         among = f"ExecutionStatus = 'Running' AND WorkflowType IN ({', '.join(map(lists.quoted, names))})"
         return await queues.used(self.reader, f"{among} AND {ATTRIBUTE} IS NOT NULL", but)
 
-    async def settled(self, id: str, run: str) -> bool:
+    async def is_settled(self, id: str, run: str) -> bool:
         """Has a workflow heard of all that came for it?"""
         seen = await self.reader.describe(id, run)
         return seen is None or seen.details is None or not seen.details.HasField("pending_workflow_task")

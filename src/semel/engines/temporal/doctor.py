@@ -24,7 +24,7 @@ from temporalio.service import RPCError
 
 from semel.contract.durations import format_duration
 from semel.engine.protocol import Finding
-from semel.engines.temporal.namespace import SEARCH_ATTRIBUTES, Kept, look, told, type_name
+from semel.engines.temporal.namespace import SEARCH_ATTRIBUTES, Kept, look, namespace_error, type_name
 from semel.engines.temporal.stuck_workflows import Looked, find_stuck
 
 LEAST_SERVER = (1, 24)
@@ -61,7 +61,7 @@ async def examine(
             findings.append(Finding(True, "queues", f"looked at {MOST_QUEUES} of {len(names)}"))
         return findings + _stuck(looked)
     except RPCError as error:
-        raise told(error, "tell how it is") from error
+        raise namespace_error(error, "tell how it is") from error
 
 
 def _version(version: str) -> Finding:

@@ -172,7 +172,7 @@ class TemporalEngine:
         seen = await cluster.reader.describe(workflow_id(kind, key))
         if seen is None:
             return await self.records.find(kind, key) if self.records.there else None
-        return await cluster.told(seen)
+        return await cluster.execution_of(seen)
 
     async def executions(self, which: Filter) -> list[Execution]:
         """See Engine."""
@@ -183,7 +183,7 @@ class TemporalEngine:
         """See Engine."""
         cluster = await self.open()
         runs = await lists.history(cluster.reader, workflow_id(kind, key))
-        found = [await cluster.told(seen) for seen in runs]
+        found = [await cluster.execution_of(seen) for seen in runs]
         if not found and (forgotten := await self.find(kind, key)) is not None:
             found = [forgotten]
         suppressed = await self.records.suppressed([one.id for one in found])

@@ -36,7 +36,7 @@ from semel.contract.records import ErrorInfo, Execution
 from semel.contract.times import from_micros, micros, optional
 from semel.engines.temporal.calls import call, call_or_none
 from semel.engines.temporal.cluster_time import cluster_time
-from semel.engines.temporal.failures import ended_of, terminated, to_error, uncovered
+from semel.engines.temporal.failures import decode_failure, ended_of, terminated, to_error
 from semel.engines.temporal.foreign_workflows import given_of, plain_of
 from semel.engines.temporal.history import Histories, alarm_in, failure_in
 from semel.engines.temporal.memo import ATTEMPT, BEGUN, MEMO, ExecutionMemo, from_memo
@@ -290,7 +290,7 @@ class Reader(Histories):
         if failure is None:
             return None
         kind = failure.application_failure_info.type
-        failure = await uncovered(failure, self._client.data_converter)
+        failure = await decode_failure(failure, self._client.data_converter)
         kind = kind or ("NonDeterminism" if failure.message.startswith(NONDETERMINISM) else "WorkflowTaskFailed")
         return ErrorInfo(kind, failure.message, failure.stack_trace)
 

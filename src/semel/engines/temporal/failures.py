@@ -71,7 +71,7 @@ def terminated(reason: str, details: Payloads) -> Ended:
     return Ended(Status.CANCELLED, None, ErrorInfo(TERMINATED, reason))
 
 
-async def uncovered(failure: Failure, converter: DataConverter) -> Failure:
+async def decode_failure(failure: Failure, converter: DataConverter) -> Failure:
     """A failure with its message and stack trace as they were before a codec."""
     error = await converter.decode_failure(failure)
     return (error.failure if isinstance(error, FailureError) else None) or failure

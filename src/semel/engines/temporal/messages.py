@@ -23,7 +23,7 @@ from semel.contract.lifecycle import Status
 from semel.contract.records import Undelivered
 from semel.engine.protocol import Message, Outcome
 from semel.engines.journal.group_commit import Coalescer
-from semel.engines.temporal.calls import told
+from semel.engines.temporal.calls import translate_error
 from semel.engines.temporal.entity_carryover import Carried, Row, inherited, unpack
 from semel.engines.temporal.entity_history import beginning_in, keys_in, rest_in, state_in
 from semel.engines.temporal.executions import CLOSED, Reader, Seen, prior_of
@@ -132,7 +132,7 @@ def _receipt(run: str, id: str, at: int) -> Receipt:
 
 
 def _unsure(error: RPCError) -> Exception:
-    found = told(error)
+    found = translate_error(error)
     if not isinstance(found, EngineUnavailable):
         return found
     return EngineUnavailable(

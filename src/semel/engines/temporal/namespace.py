@@ -153,7 +153,7 @@ async def _describe(client: Client) -> DescribeNamespaceResponse | None:
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
-        raise told(error, f"look at namespace {client.namespace!r}") from error
+        raise namespace_error(error, f"look at namespace {client.namespace!r}") from error
 
 
 async def _attributes(client: Client, found: DescribeNamespaceResponse) -> Mapping[str, int]:
@@ -163,7 +163,7 @@ async def _attributes(client: Client, found: DescribeNamespaceResponse) -> Mappi
     except RPCError as error:
         if error.status in NOT_OURS:
             return _aliased(found.config.custom_search_attribute_aliases)
-        raise told(error, f"list the search attributes of {client.namespace!r}") from error
+        raise namespace_error(error, f"list the search attributes of {client.namespace!r}") from error
     return answer.custom_attributes
 
 
@@ -200,8 +200,8 @@ async def _register(client: Client, retention: timedelta) -> SemelError | None:
         if error.status in NOT_OURS:
             return _not_allowed(what, f"Make it there, with a retention of {format_duration(retention)}")
         if error.status is RPCStatusCode.ALREADY_EXISTS:
-            return told(error, what)
-        raise told(error, what) from error
+            return namespace_error(error, what)
+        raise namespace_error(error, what) from error
     return None
 
 
@@ -220,7 +220,7 @@ async def _raise(client: Client, old: timedelta, new: timedelta) -> None:
                     f"{format_duration(new)}",
                     "Raise it there, or give the App a records= database, which remembers longer, or declare less",
                 ) from error
-            raise told(error, f"change namespace {client.namespace!r}") from error
+            raise namespace_error(error, f"change namespace {client.namespace!r}") from error
         kept = await look(client)
         if kept is not None and kept.retention >= new:
             return
@@ -242,7 +242,7 @@ async def _index(client: Client, missing: Mapping[str, IndexedValueType.ValueTyp
                 f"add the search attribute {names} to {client.namespace!r}",
                 "Add " + ", ".join(f"{name} as a {type_name(type_)}" for name, type_ in missing.items()) + " there",
             ) from error
-        raise told(error, f"add the search attribute {names}") from error
+        raise namespace_error(error, f"add the search attribute {names}") from error
 
 
 def _not_allowed(what: str, instead: str) -> ConfigError:
@@ -252,7 +252,7 @@ def _not_allowed(what: str, instead: str) -> ConfigError:
     )
 
 
-def told(error: RPCError, what: str) -> EngineError:
+def namespace_error(error: RPCError, what: str) -> EngineError:
     """What went wrong between us and the server, in our words."""
     if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
         return EngineUnavailable(

@@ -22,7 +22,7 @@ def serve(namespace: str, poke: Callable[[str, str], None]) -> None:
 
 
 def leave(namespace: str, poke: Callable[[str, str], None]) -> None:
-    """No longer."""
+    """Stop waking workflows of a namespace by `poke`."""
     _doors[namespace].remove(poke)
 
 

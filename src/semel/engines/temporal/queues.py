@@ -24,7 +24,7 @@ from semel.contract.durations import format_duration, parse_duration
 from semel.contract.lifecycle import Status
 from semel.contract.rates import Rate, parse_rate
 from semel.engine.protocol import QueueLag, QueueState
-from semel.engines.temporal.calls import call, told
+from semel.engines.temporal.calls import call, translate_error
 from semel.engines.temporal.executions import Reader, Seen
 from semel.engines.temporal.lists import quoted
 from semel.engines.temporal.names import ATTRIBUTE
@@ -72,7 +72,7 @@ async def _write(client: Client, name: str, settings: QueueSettings) -> None:
         await client.workflow_service.update_task_queue_config(request, retry=True)
     except RPCError as error:
         if error.status is not RPCStatusCode.UNIMPLEMENTED:
-            raise told(error) from error
+            raise translate_error(error) from error
         if limit is not None:
             raise ConfigError(
                 f"queue {name!r} declares rate_limit={rate}, and this Temporal server is too old to keep one for a "
@@ -85,7 +85,7 @@ async def _settings(client: Client, name: str) -> QueueSettings:
     return _load(reason.removeprefix(REASON)) if reason.startswith(REASON) else QueueSettings()
 
 
-async def limited(client: Client, name: str) -> bool:
+async def has_rate_limit(client: Client, name: str) -> bool:
     """Has a queue a rate limit, whoever has set it?"""
     config = await _config(client, name)
     return config.queue_rate_limit.HasField("rate_limit") or config.HasField("fairness_keys_rate_limit_default")

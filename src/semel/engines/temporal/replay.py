@@ -86,10 +86,10 @@ async def replay(
         interceptors=[witness.interceptor()],
     )
     failure = (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure
-    return Again(_told(Replayed(id_, name, history.workflow_id), history, witness, failure), witness.host)
+    return Again(_compare(Replayed(id_, name, history.workflow_id), history, witness, failure), witness.host)
 
 
-def _told(one: Replayed, history: WorkflowHistory, witness: ReplayRecorder, failure: Exception | None) -> Replayed:
+def _compare(one: Replayed, history: WorkflowHistory, witness: ReplayRecorder, failure: Exception | None) -> Replayed:
     if (known := witness.mismatch) is not None:
         return replace(one, error=known.message, expected=known.expected, found=known.found, where=known.where)
     then, now = recorded(history), witness.deeds

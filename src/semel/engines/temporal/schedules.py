@@ -159,7 +159,7 @@ class ClusterRuns:
         seen = await self._find(id)
         if seen is None:  # past the retention of the namespace
             return Status.CANCELLED, None
-        execution = await self._cluster.told(seen)
+        execution = await self._cluster.execution_of(seen)
         return execution.status, execution.finished_at
 
     async def _has_begun(self, id: str, certain: bool) -> bool | None:
@@ -296,7 +296,7 @@ class ClusterRuns:
 
     async def _status(self, execution: str) -> Status | None:
         seen = await self._cluster.reader.find(execution)
-        found = await self._cluster.records.get(execution) if seen is None else await self._cluster.told(seen)
+        found = await self._cluster.records.get(execution) if seen is None else await self._cluster.execution_of(seen)
         return None if found is None else found.status
 
     def statuses(self, executions: Collection[str]) -> Script[Mapping[str, Status | None]]:

@@ -27,7 +27,7 @@ from semel.contract.times import from_micros
 from semel.engine.protocol import Admission
 from semel.engine.start_request import StartRequest
 from semel.engines.temporal import interceptors
-from semel.engines.temporal.calls import told
+from semel.engines.temporal.calls import translate_error
 from semel.engines.temporal.executions import Reader, Seen, prior_of
 from semel.engines.temporal.foreign_workflows import given_of, inputs_of
 from semel.engines.temporal.inside.attempts import priority_of
@@ -200,7 +200,7 @@ class Starter:
                 run = (await client.workflow_service.start_workflow_execution(request, retry=True)).run_id
             except RPCError as error:
                 if error.status is not RPCStatusCode.ALREADY_EXISTS:
-                    raise told(error) from error
+                    raise translate_error(error) from error
 
         inputs = [*inputs_of(card, payload), *([] if carried is None else [wrap(carried)])]
         await interceptors.start(client, request, inputs, {**to_memo(card), **memo}, send)

@@ -17,7 +17,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
-from semel.engines.temporal.failures import uncovered
+from semel.engines.temporal.failures import decode_failure
 
 MOST_SEEN = 100
 """So many running workflows are looked at one by one, the newest first."""
@@ -99,7 +99,7 @@ async def _why(client: Client, one: WorkflowExecution) -> str:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
             failed = event.workflow_task_failed_event_attributes
             cause = WorkflowTaskFailedCause.Name(failed.cause).removeprefix("WORKFLOW_TASK_FAILED_CAUSE_")
-            return f"{_words(cause)}: {_told(await uncovered(failed.failure, client.data_converter))}"
+            return f"{_words(cause)}: {_describe_failure(await decode_failure(failed.failure, client.data_converter))}"
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
             return "its task timed out: a worker took it and did not answer, or died"
     return "its last events do not say why"
@@ -109,7 +109,7 @@ def _words(name: str) -> str:
     return name.lower().replace("_", " ")
 
 
-def _told(failure: Failure) -> str:
+def _describe_failure(failure: Failure) -> str:
     """The first line of the message, with the type of the error where there is one."""
     line = failure.message.strip().partition("\n")[0]
     kind = failure.application_failure_info.type

@@ -21,7 +21,7 @@ from semel.engines.temporal.activities import Runner
 from semel.engines.temporal.cluster import Cluster
 from semel.engines.temporal.inside.host import let_go
 from semel.engines.temporal.pollers import Poller, poller_factory
-from semel.engines.temporal.queues import limited
+from semel.engines.temporal.queues import has_rate_limit
 from semel.engines.temporal.sandbox import SDK_LOG, ShortenRepeats
 from semel.engines.temporal.unknown_functions import UnknownWork
 from semel.engines.temporal.wakeups import Waker
@@ -93,7 +93,7 @@ class TemporalWorker:
             self._make_poller = poller_factory(
                 cluster, self.name, self._registry, self._runner, self._settings, self._unknown
             )
-            for queue in _known(self._registry, self._settings) if self.queues is None else self.queues:
+            for queue in _known_queues(self._registry, self._settings) if self.queues is None else self.queues:
                 self._serve(queue)
             self._waker = Waker(client)
             SDK_LOG.addFilter(self._shorten_repeats)
@@ -128,7 +128,7 @@ class TemporalWorker:
     async def _see_limits(self) -> None:
         """Tasks are handed over past the queue, and so past its rate limit: not where there is one."""
         for queue, poller in list(self._polled.items()):
-            poller.slots.through_queue = await limited(self._cluster.client, queue)
+            poller.slots.through_queue = await has_rate_limit(self._cluster.client, queue)
 
     async def _clean(self) -> None:
         looked = await self._cluster.clean()
@@ -199,12 +199,12 @@ class TemporalWorker:
         for id_, run in self._runner.lately():
             while time.monotonic() < end:
                 try:
-                    if await self._cluster.settled(id_, run):
+                    if await self._cluster.is_settled(id_, run):
                         break
                 except EngineError:
                     return  # the cluster is away: another worker will see to it
                 await asyncio.sleep(0.01)
 
 
-def _known(registry: Registry, settings: Settings) -> list[str]:
+def _known_queues(registry: Registry, settings: Settings) -> list[str]:
     return sorted({one.queue for one in registry} | settings.queues.keys() | {"default"})

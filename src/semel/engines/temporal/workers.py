@@ -16,7 +16,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from semel.engine.protocol import WorkerState
-from semel.engines.temporal.calls import told
+from semel.engines.temporal.calls import translate_error
 from semel.errors import EngineError
 
 SDK: Final = "semel"
@@ -60,7 +60,7 @@ class Presence:
             await self._client.workflow_service.record_worker_heartbeat(request, retry=False)
         except RPCError as error:
             if error.status is not RPCStatusCode.UNIMPLEMENTED:
-                raise told(error) from error
+                raise translate_error(error) from error
 
 
 async def workers(client: Client) -> list[WorkerState]:
@@ -77,7 +77,7 @@ async def workers(client: Client) -> list[WorkerState]:
                     "this Temporal server keeps no list of workers: it needs 1.29 or newer. Temporal's own web "
                     "interface shows who polls a queue."
                 ) from error
-            raise told(error) from error
+            raise translate_error(error) from error
         beats = [info.worker_heartbeat for info in answer.workers_info]
         states = [_state(beat) for beat in beats if beat.sdk_name == SDK and beat.status == _RUNNING]
         found += [state for state in states if state.expires_at > now]

@@ -15,12 +15,12 @@ class Clock:
     @property
     def ahead(self) -> int:
         """Microseconds by which it is ahead of the cluster's clock: none, unless a test moves time."""
-        told = _told()
+        told = _cluster_time()
         return cluster_time(told) - told
 
     def now(self) -> int:
         """Microseconds since 1970."""
-        return cluster_time(_told())
+        return cluster_time(_cluster_time())
 
     async def until(self, due: int) -> None:
         """Wait for a time."""
@@ -34,5 +34,5 @@ class Clock:
         return lambda: self.ahead != ahead
 
 
-def _told() -> int:
+def _cluster_time() -> int:
     return workflow.time_ns() // 1000
