@@ -122,9 +122,9 @@ async def test_a_run_whose_execution_is_gone_does_not_block_its_schedule(world: 
     async with world.worker(shop.app):
         await world.advance("61m")
         await shop.ran(0)
+        name = (await shop.app.schedules.get("daily")).running[0]
         shop.holds.set()
         await shop.has_ended(0)
-    name = (await shop.app.schedules.get("daily")).running[0]
     gone = name[:-1] + ("0" if name[-1] != "0" else "1")
     assert gone != name
     state = bytes((await world.sql("select state from semel_schedule"))[0][0]).replace(name.encode(), gone.encode())
