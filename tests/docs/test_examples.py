@@ -78,7 +78,7 @@ def test_each_example_has_a_namespace_of_its_own() -> None:
     apps = [line for line in lines if "App(" in line]
     named = [re.search(r'namespace="([a-z-]+)"', line) for line in apps]
     assert all(named), apps
-    assert len({found[1] for found in named if found}) == len(apps) == 9
+    assert len({found[1] for found in named if found}) == len(apps) == 10
 
 
 @pytest.mark.parametrize("name", SAYS)
