@@ -177,3 +177,22 @@ def test_no_driver_is_imported_that_nobody_has_imported() -> None:
     code = f"import sys, semel.app, semel.transactional.recognise; print([d for d in {drivers} if d in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+async def test_an_engine_that_was_not_migrated_is_not_taken_for_another_database(postgres_world: World) -> None:
+    """With the same name it may be the engine's own: an outbox there would not be relayed by anybody."""
+    name = postgres_world.url.rpartition("/")[2]
+    app = semel.App(postgres_world.url, config=None)
+
+    @app.task
+    def ship(order: int) -> None: ...
+
+    connection = await asyncpg.connect(postgres_world.url)
+    try:
+        await connection.execute("drop schema public cascade; create schema public")
+        async with connection.transaction():
+            with pytest.raises(semel.MigrationNeeded, match=rf"'{name}'.*own database, run instead: semel migrate"):
+                await app.enqueue(ship, 1, connection=connection)
+    finally:
+        await connection.close()
+        await app.close()

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from semel.contract.decision import Admit
@@ -140,11 +141,14 @@ class OutboxVerbs:
                 return
         if not await connection.play(lambda: execute(connection, One("outbox_exists"))):
             found = await connection.play(lambda: execute(connection, One("database_name")))
-            name = f"the {connection.dialect} database {(found[0][0] if found else None) or 'in memory'!r}"
+            database = found[0][0] if found else None
+            name = f"the {connection.dialect} database {database or 'in memory'!r}"
+            advice = "Make its tables with: semel outbox init --database …"
+            if database and urlsplit(self._engine).path == f"/{database}":
+                advice = f"If it is the engine's own database, run instead: semel migrate. If not: {advice}"
             raise MigrationNeeded(
                 f"connection= is a {connection.kind} to {name}, and this app's engine is {self._engine}: what is asked "
-                "for on it is written to an outbox there, and there is none yet. Make its tables with: "
-                "semel outbox init --database …"
+                f"for on it is written to an outbox there, and there is none yet. {advice}"
             )
         with contextlib.suppress(TypeError):
             _known.add(connection.driver_connection)
