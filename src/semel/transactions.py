@@ -86,8 +86,9 @@ class Transactions:
     def outbox_handler(self, event_type: str) -> Callable[[H], H]:
         """Have relays call a function for rows of a type of your own: `@app.outbox_handler("invoice.sent")`.
 
-        It gets the `OutboxEvent`, and may be called more than once for one row. A plain function runs in a thread. What
-        it raises is a failed try. Rows of a type without a handler are left to relays that have one.
+        It gets the `OutboxEvent`, and may be called more than once for one row. A plain function runs in a thread. It
+        has half of the relay's lease to end; what it raises is a failed try. Rows of a type without a handler are left
+        to relays that have one.
         """
         name = check_name(event_type, "event_type", TYPE_LENGTH)
         if name.startswith("semel."):
