@@ -100,6 +100,7 @@ async def test_what_is_over_a_rate_limit_is_dropped_with_its_reason(world: World
         await eventually(lambda: "e3" in desk.done)
         replayed = await desk.app.events.replay("e2")
         assert await replayed.runs[0].result("60s") == "e2", "an operator may"
+        assert await desk.became("e2") is OutcomeState.STARTED
 
 
 async def test_publishers_in_parallel_do_not_exceed_a_rate_limit(world: World) -> None:
