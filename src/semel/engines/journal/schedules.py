@@ -225,7 +225,7 @@ class StoredSchedules:
         try:
             silence = self._ask(down_for)
             result = await self._store.run(tick, self._namespace, None, self._where, self._max_payload, silence)
-            await self._follow_up(result.started)
+            await self._follow_up(result.started, silence)
         except LaneMissing:
             return None
         except EngineUnavailable:
@@ -269,16 +269,15 @@ class StoredSchedules:
             await self._where.prepare(rows, [_definition(row).options for row in rows])
             ids, run, most = [row.id for row in rows], self._store.run, self._max_payload
             result = await run(scripts.tick, self._namespace, ids, self._where, most, silence)
-            await self._follow_up(result.started)
+            await self._follow_up(result.started, silence)
         _log_result(result)
         return result.looked
 
-    async def _follow_up(self, started: Sequence[Start]) -> None:
-        """See to it that runs begin. If the engine was silent meanwhile, the next look knows."""
-        asked = time.monotonic()
+    async def _follow_up(self, started: Sequence[Start], silence: Silence) -> None:
+        """See to it that runs begin. If the engine was silent after it was asked for the time, the next look knows."""
         await self._where.follow_up(started)
-        if time.monotonic() - asked > SILENT + START_TIME * len(started):
-            self._hung_since = asked
+        if time.monotonic() - silence.asked_at > SILENT + START_TIME * len(started):
+            self._hung_since = silence.asked_at
 
     async def start_pending(self) -> None:
         """Start runs that somebody else has decided and not started."""
