@@ -251,8 +251,9 @@ class Events:
     ) -> Published[Handle[Any]]:
         """Route a parked event again, or run again what failed for it, as the next generation.
 
-        `activities`: of these only. `completed`: also those whose run completed. What still runs is left alone. An
-        event that waits is delivered now.
+        `activities`: of these only. `completed`: also those whose run completed. What still runs is left alone, as
+        is what waits in a window or behind a limit. An event that waits for its delivery, or for an activity that is
+        paused, runs now.
         """
         chosen = None if activities is None else [check_activity_id(one) for one in activities]
         info, _ = await self._find(event_id)

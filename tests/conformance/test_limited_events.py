@@ -100,6 +100,7 @@ async def test_what_is_over_a_rate_limit_is_dropped_with_its_reason(world: World
         await eventually(lambda: "e3" in desk.done)
         replayed = await desk.app.events.replay("e2")
         assert await replayed.runs[0].result("60s") == "e2", "an operator may"
+        assert await desk.became("e2") is OutcomeState.STARTED
 
 
 async def test_publishers_in_parallel_do_not_exceed_a_rate_limit(world: World) -> None:
@@ -155,6 +156,28 @@ async def test_of_events_that_wait_for_a_run_only_the_newest_starts(world: World
     async with world.worker(desk.app):
         await eventually(lambda: "e3" in desk.done)
     assert desk.done == ["e3"] or desk.done == ["e1", "e3"]
+
+
+async def test_a_run_that_would_start_beside_a_newer_event_is_not_started(world: World) -> None:
+    desk = await Desk(world, singleton="cancel").open()
+    first = await desk.app.publish(asked("e1"))
+    await desk.app.publish(asked("e2"))
+    assert await ended(first.runs[0]) is semel.Status.CANCELLED
+    third = await desk.app.publish(asked("e3"))  # with it, e2 is released: its turn has come
+    assert third.outcomes[0].state is OutcomeState.STARTED
+    assert await desk.became("e2") is OutcomeState.DROPPED
+    async with world.worker(desk.app):
+        assert await third.runs[0].result("60s") == "e3"
+    assert desk.seen == ["e3"]
+
+
+async def test_of_events_published_together_only_the_newest_starts(world: World) -> None:
+    desk = await Desk(world, singleton="cancel").open()
+    receipts = await desk.app.publish_many([asked("e1"), asked("e2"), asked("e3")])
+    assert [one.outcomes[0].state.value for one in receipts] == ["dropped", "dropped", "started"]
+    async with world.worker(desk.app):
+        await eventually(lambda: desk.done == ["e3"])
+    assert desk.seen == ["e3"]
 
 
 async def test_a_redelivery_is_no_further_event_for_a_limit(world: World) -> None:

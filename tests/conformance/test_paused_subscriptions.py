@@ -64,6 +64,24 @@ async def test_what_comes_while_it_is_paused_runs_by_itself_later(world: World) 
     assert [run.key for run in page.runs] == ["activity-bill:e1"]
 
 
+async def test_a_replay_runs_while_it_is_paused_and_not_again_afterwards(world: World) -> None:
+    shop = await Shop(world).open()
+    await shop.app.events.pause("bill")
+    await shop.app.publish_many([paid("e1"), paid("e2")])
+    async with world.worker(shop.app):
+        replayed = await shop.app.events.replay("e1")
+        assert [one.state for one in replayed.outcomes] == [OutcomeState.STARTED]
+        await replayed.runs[0].result("60s")
+        assert (await shop.app.events.replay("e1")).runs == (), "it has run"
+        await shop.app.events.resume("bill")
+        await eventually(lambda: len(shop.seen) == 2)
+        page = await shop.app.events.get("e1")
+        await shop.app.publish(paid("e3"))
+        await eventually(lambda: "e3" in shop.seen)
+    assert sorted(shop.seen) == ["e1", "e2", "e3"]
+    assert [(run.key, run.generation) for run in page.runs] == [("activity-bill:e1", 0)]
+
+
 async def test_a_window_does_not_close_while_it_is_paused(world: World) -> None:
     shop = await Shop(world, debounce="10m").open()
     await shop.app.publish(paid("e1"))

@@ -489,10 +489,15 @@ class TestAfterFinish:
     def test_a_missed_one_is_skipped_or_run_once(self) -> None:
         state = ScheduleState(at("08:00"), last_end=at("08:10"))
         found = due(self.timing, SlotPolicy(), state, at("12:50"))
-        assert (started(found), skipped(found)) == ([], [("late", "09:10", "12:10", 4)])
+        assert (started(found), skipped(found)) == ([], [("late", "09:10", "09:10", 1)])
         assert found.look_again == at("13:10")
         found = due(self.timing, SlotPolicy(misfire=Misfire.CATCHUP), state, at("12:50"))
-        assert [(r.slot, r.window_start) for r in found.start] == [(at("12:10"), at("08:00"))]
+        assert [(r.slot, r.window_start, r.slots) for r in found.start] == [(at("12:10"), at("08:00"), 1)]
+        assert skipped(found) == []
+
+    def test_one_slot_is_missed_also_where_the_engine_went_down_meanwhile(self) -> None:
+        state = ScheduleState(at("08:00"), last_end=at("08:10"), down_since=at("11:00"))
+        assert skipped(due(self.timing, SlotPolicy(), state, at("12:50"))) == [("late", "09:10", "09:10", 1)]
 
     def test_it_begins_at_start_at(self) -> None:
         timing = Timing(every="1h", after="finish", start_at=at("10:30"))

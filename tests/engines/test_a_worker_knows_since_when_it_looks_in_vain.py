@@ -14,11 +14,16 @@ class Answers:
 
     def __init__(self) -> None:
         self.away: set[str] = set()
+        self.slow: dict[str, float] = {}
+        """Seconds until an answer, and by which clock."""
+        self.clock: Clock | None = None
         self.looks: list[float] = []
 
     def _ask(self, what: str) -> None:
         if what in self.away:
             raise EngineUnavailable("away")
+        if self.clock is not None:
+            self.clock.now += self.slow.get(what, 0.0)
 
     async def start_pending(self) -> None:
         self._ask("start_pending")
@@ -65,3 +70,18 @@ async def test_the_first_look_in_vain_counts_whatever_did_not_answer(clock: Cloc
     await ticker._run()
     await ticker._run()
     assert timed.looks == [0.0, 61.0, 0.0], "a slot that fired a second before the first of them was not late yet"
+
+
+@pytest.mark.parametrize("part", ["start_pending", "next_due"])
+async def test_an_engine_that_is_silent_and_answers_in_the_end_was_down(clock: Clock, part: str) -> None:
+    timed = Answers()
+    timed.clock = clock
+    ticker = Ticker("schedules", timed, 60.0)
+    timed.slow = {part: 2.0}
+    await ticker._run()
+    timed.slow = {part: 25.0}
+    await ticker._run()
+    timed.slow = {}
+    await ticker._run()
+    assert [look > 0 for look in timed.looks] == [False, True, False]
+    assert timed.looks[1] == 26.0

@@ -319,7 +319,7 @@ async def city_report(city: str = "Paris", run: semel.Run | None = None) -> None
 async def scheduled() -> None:
     made = await app.schedules.put("x", city_report, "Paris", cron="0 9 * * *", exclude=["2026-12-25"], jitter="5m")
     assert_type(made.next_slot, datetime.datetime | None)
-    await app.schedules.put("x", city_report, "Paris", every="5m", after="finish", overlap="buffer_one", max_buffer=3)
+    await app.schedules.put("x", city_report, "Paris", every="5m", after="finish", overlap="skip", max_buffer=3)
     await app.schedules.put("x", city_report, crom="0 9 * * *")  # E: no such option
     await app.schedules.put("x", city_report, cron=9)  # E: no expression
     await app.schedules.put("x", city_report, every="5m", misfire="later")  # E: no such policy

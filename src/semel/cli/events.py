@@ -297,6 +297,11 @@ async def replay(
         out.data(_as_json(replayed))
         return
     if not replayed.runs and replayed.state is EventState.ROUTED:
+        waiting = [one for one in replayed.outcomes if one.state in (OutcomeState.GATHERED, OutcomeState.QUEUED)]
+        if waiting:
+            told = "; ".join(map(str, waiting))
+            out.line(f"{replayed.event_id}: nothing to run again: it has not run yet, and will by itself ({told}).")
+            return
         out.line(f"{replayed.event_id}: nothing to run again: no run for it has failed.")
         return
     _tell(out, replayed)

@@ -24,6 +24,7 @@ MAX_STARTS: Final = 1000
 
 _SECOND: Final = timedelta(seconds=1)
 _NO_SLOTS: Final = Around(None, None, None)
+_MISSED: Final = (SkipReason.LATE, SkipReason.ENGINE_DOWN, SkipReason.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,8 @@ class _Decision:
         misfire = self.policy.misfire
         if misfire is Misfire.CATCHUP and self.given_timing.after == "finish":
             misfire = Misfire.COMPRESS  # there is one slot after each run, so there is nothing to catch up one by one
+        if misfire is Misfire.COMPRESS and self.given_timing.after == "finish":
+            before = None  # nor is there anything to cover
         if alone and on_time and not paused:
             self._admit_on_time([(self.after, newest)], newest)
         elif misfire is Misfire.SKIP:
@@ -465,7 +468,11 @@ class _Decision:
         return self.state.cursor if early is None else early.last
 
     def _skip(self, reason: SkipReason, span: SlotSpan | None, into: datetime | None = None) -> None:
-        if span is not None:
+        if span is not None and self.given_timing.after == "finish" and reason in _MISSED:
+            # There is one open slot after each run: those that would have followed it have never been.
+            if not any(one.reason in _MISSED for one in self.skipped):
+                self.skipped.append(Skipped(reason, span.first, span.first, 1, into))
+        elif span is not None:
             self.skipped.append(Skipped(reason, span.first, span.last, span.count, into))
 
     def _skip_spans(self, reason: SkipReason, spans: list[tuple[datetime, datetime]]) -> None:

@@ -360,6 +360,10 @@ class EventFlow:
         after, outcome = take_singleton(policy, state, _after(state, ready.event), self.now)
         self.set(id, after, None if after.waiting is None else self._due.get(id) or self.now + LOOK_SOON)
         self.note(ready.activity, outcome.superseded, Change(OutcomeState.DROPPED, reason=_newer(ready.event)))
+        if any(self._unstart(ready.activity, event, _newer(ready.event)) for event in outcome.cancels):
+            self.set(id, Single(after.waiting), None)
+            self._start(ready)
+            return
         self.cancels += [(ready.activity, event) for event in outcome.cancels]
         if outcome.verdict == "dropped":
             self.note(ready.activity, ready.events, Change(OutcomeState.DROPPED, reason=outcome.reason))
@@ -379,10 +383,24 @@ class EventFlow:
             event = cast(FlowEvent, state.waiting)
             self.ready.append(ReadyRun(id.activity, "", start.events, event, None, unlimited=True))
 
-    def look_again(self, id: FlowId) -> None:
-        """The run of a singleton is still going: look again soon, if an event waits for its end."""
+    def look_again(self, id: FlowId, *, cancel: bool = False) -> None:
+        """The run of a singleton is still going: look again soon, if an event waits for its end.
+
+        `cancel`: whoever put that event in line may not have been able to cancel the run, so it is cancelled again.
+        """
         state: Single = self.state(id)
+        if cancel and state.running is not None and state.waiting is not None:
+            self.cancels.append((id.activity, state.running.event_id))
         self.set(id, state, None if state.waiting is None else self.now + LOOK_SOON)
+
+    def _unstart(self, activity: str, event: str, reason: str) -> bool:
+        """Do not start a run that was to start in this transaction: its events are dropped. False: there is none."""
+        for at, one in enumerate(self.starts):
+            if one.activity == activity and one.event.event_id == event:
+                self.note(activity, one.events, Change(OutcomeState.DROPPED, reason=reason))
+                del self.starts[at]
+                return True
+        return False
 
     def _start(self, ready: ReadyRun) -> None:
         self.starts.append(ready)

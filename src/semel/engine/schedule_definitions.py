@@ -14,7 +14,7 @@ from semel.codec import encode
 from semel.contract.durations import Duration, parse_duration
 from semel.contract.keys import check_name
 from semel.contract.runs import Run, RunWindow
-from semel.contract.slot_policy import SlotPolicy
+from semel.contract.slot_policy import Overlap, SlotPolicy
 from semel.contract.timing import Timing
 from semel.define.schedule import ScheduleOptions
 from semel.define.task import Call, Task, check_priority
@@ -170,7 +170,12 @@ def _make_timing(id: str, given: Mapping[str, Any]) -> Timing:
 
 
 def _make_policy(given: Mapping[str, Any]) -> SlotPolicy:
-    return SlotPolicy(**{name: given[name] for name in _POLICY & given.keys()})
+    policy = SlotPolicy(**{name: given[name] for name in _POLICY & given.keys()})
+    if given.get("after") == "finish" and policy.overlap is not Overlap.SKIP:
+        raise InvalidValue(
+            f"overlap={str(policy.overlap)!r} does not go with after='finish': its runs never overlap. Leave it out."
+        )
+    return policy
 
 
 def _bind(function: Any, args: tuple[Any, ...]) -> tuple[Task[..., Any] | Workflow[..., Any], dict[str, Any]]:

@@ -84,6 +84,8 @@ class Advance(NamedTuple):
     """It has paused itself, after so many failures."""
     note: str | None = None
     """Why it has."""
+    skipped_now: tuple[Skipped, ...] = ()
+    """What this look has skipped, without what was in the same range before."""
 
     def add_active(self, executions: Sequence[str]) -> StoredState:
         """The state with the executions of the starts, in their order."""
@@ -174,7 +176,7 @@ def advance(
         note = f"{PAUSED_ITSELF}: {state.failures} runs failed one after the other"
         state = msgspec.structs.replace(state, active=live)
         dropped = tuple(Skipped(SkipReason.DEADLINE, run.slot, run.slot, 1) for run in unbegun)
-        return Advance(row.id, row.cursor, None, state, (), dropped, None, (), None, paused_now=True, note=note)
+        return Advance(row.id, row.cursor, None, state, (), dropped, None, (), None, True, note, dropped)
     current, version = (definition, row.version) if new is None else (new, row.version + 1)
     tick, cursor, look_again = _decide(_standing_of(row, definition, new, state, len(live), unbegun, down_for))
     skipped, last_skipped = _join_ranges(tick, state.skipped, definition.timing)
@@ -205,6 +207,7 @@ def advance(
         tick.stop,
         stopped,
         tick.ahead,
+        skipped_now=tick.skipped,
     )
 
 

@@ -288,7 +288,7 @@ def _look_at_singletons(namespace: str, flow: EventFlow, ids: Sequence[FlowId], 
         if run is None or (run.started and (status is None or not status.live)):
             flow.end(id_)
         else:
-            flow.look_again(id_)
+            flow.look_again(id_, cancel=where.asks_first and run.started)
 
 
 def _runs_of(namespace: str, wanted: Sequence[tuple[str, str]]) -> Script[dict[tuple[str, str], EventRun]]:

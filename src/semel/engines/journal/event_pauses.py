@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -11,12 +12,20 @@ from semel.contract.events import OutcomeState
 from semel.contract.runs import Why
 from semel.contract.times import from_micros
 from semel.engine.event_flow import Change, EventFlow, FlowId, FlowRow, Pause, Take
-from semel.engine.event_routing import FilterData, Router, Subscription
+from semel.engine.event_routing import FilterData, Plan, Router, Subscription
 from semel.engine.publications import read_publication
 from semel.engine.subscriptions import SubscriptionRow
-from semel.engines.journal.event_flow_scripts import REASON_LENGTH, RouterChanged, Taken, describe_gone, take_in
+from semel.engine.ticks import Start
+from semel.engines.journal.event_flow_scripts import (
+    REASON_LENGTH,
+    RouterChanged,
+    Taken,
+    describe_gone,
+    save_flow,
+    take_in,
+)
 from semel.engines.journal.runs import Runs
-from semel.engines.journal.script import ConnectionRole, Script, SqlBatch, SqlQuery, procedure
+from semel.engines.journal.script import ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
 from semel.errors import InvalidValue, SemelError, phrase
 
 PAUSED_AT_ONCE: Final = 200
@@ -85,6 +94,36 @@ def take_paused(namespace: str, activity: str, router: Router, where: Runs) -> S
         yield SqlQuery("set_router_stamp", (namespace, secrets.randbits(62)))
     taken = yield from take_in(namespace, flow, takes, (), where)
     return taken._replace(flows=1, opened=True)
+
+
+def withdraw_replayed(namespace: str, plans: Sequence[Plan]) -> Script[list[Plan]]:
+    """Take events that a replay runs now out of pauses, and note that those that were dropped have a run.
+
+    What somebody else has taken in meanwhile is left to them. Part of a larger script, which has locked the events.
+    """
+    starts = [(plan, one) for plan in plans for one in plan.starts if one.why is Why.REPLAY]
+    if not starts:
+        return list(plans)
+    pauses: list[Row] = [("pause", activity, "") for activity in sorted({one.schedule for _, one in starts})]
+    yield SqlBatch("lock_event_flows", pauses, (namespace,))
+    rows = yield SqlBatch(
+        "outcomes_of", [(id_,) for id_ in sorted({plan.publication.id for plan, _ in starts})], (namespace,)
+    )
+    states = {(event, activity): OutcomeState(state) for event, activity, state, *_ in rows}
+    flow = EventFlow()
+    left: list[Plan] = []
+    for plan in plans:
+        chosen: list[Start] = []
+        for one in plan.starts:
+            state = states.get((plan.publication.id, one.schedule)) if one.why is Why.REPLAY else None
+            if state in (OutcomeState.GATHERED, OutcomeState.QUEUED):
+                continue
+            if state in (OutcomeState.PAUSED, OutcomeState.DROPPED):
+                flow.note(one.schedule, [plan.publication.id], Change(OutcomeState.STARTED, run=one.request.key))
+            chosen.append(one)
+        left.append(plan._replace(starts=tuple(chosen)))
+    yield from save_flow(namespace, flow)
+    return left
 
 
 def _take_again(subscription: Subscription, id_: str, envelope: bytes, now: int) -> Take:

@@ -16,6 +16,7 @@ from semel.engine.subscriptions import Publication, SubscriptionDefinition, Subs
 from semel.engine.ticks import Start
 from semel.engines.journal.admit import fit_alike, shared_columns
 from semel.engines.journal.event_flow_scripts import RouterChanged, Taken, forget_flows, take_events
+from semel.engines.journal.event_pauses import withdraw_replayed
 from semel.engines.journal.event_runs import newest_runs, run_of, start_runs
 from semel.engines.journal.runs import LaneMissing, Runs
 from semel.engines.journal.script import Collision, ConnectionRole, Row, Script, SqlBatch, SqlQuery, procedure
@@ -198,6 +199,7 @@ def route(
     if len(known) < len(plans) and (yield SqlQuery("router_stamp", (namespace,)))[0][0] != stamp:
         raise RouterChanged("subscriptions were changed while events were routed: try again.")
     chosen = [plan for plan in plans if (one := known.get(plan.publication.id)) is not None and may_route(one, plan)]
+    chosen = yield from withdraw_replayed(namespace, chosen)
     keys = [(start.request.key,) for plan in chosen for start in plan.starts]
     before = (yield SqlBatch("runs_by_key", keys, (namespace,))) if keys else []
     starts = [start for plan in chosen for start in plan.starts]

@@ -363,8 +363,9 @@ class StoredEvents(EventRouter):
         wanted = info.activities if activities is None else activities
         subscriptions = (await self.read_router()).subscriptions
         chosen = []
-        dropped = {one.activity for one in await self.outcomes(info.event_id) if one.state is OutcomeState.DROPPED}
-        chosen += [activity for activity in wanted if activity in dropped and activity in subscriptions]
+        idle = (OutcomeState.DROPPED, OutcomeState.PAUSED)
+        waits = {one.activity for one in await self.outcomes(info.event_id) if one.state in idle}
+        chosen += [activity for activity in wanted if activity in waits and activity in subscriptions]
         for run in await self.runs(info.event_id, event, wanted):
             execution = await self._find(run.execution)
             status = None if execution is None else execution.status

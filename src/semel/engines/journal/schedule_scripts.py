@@ -36,6 +36,7 @@ from semel.engine.ticks import (
 from semel.engines.journal.event_scripts import apply_subscriptions
 from semel.engines.journal.runs import Runs, run_row
 from semel.engines.journal.script import ConnectionRole, Procedure, Row, Script, SqlBatch, SqlQuery, procedure
+from semel.engines.journal.silence import Silence
 from semel.triggers.ids import slot_run_id
 from semel.triggers.words import describe_timing
 
@@ -72,15 +73,18 @@ def next_due(namespace: str) -> Script[tuple[int | None, int]]:
 
 
 @procedure(ConnectionRole.CONTROL)
-def tick(namespace: str, ids: list[str] | None, where: Runs, max_payload: int, down_for: int = 0) -> Script[TickResult]:
+def tick(
+    namespace: str, ids: list[str] | None, where: Runs, max_payload: int, silence: Silence | None = None
+) -> Script[TickResult]:
     """Look at those of these schedules that are still due, or at the next that are. Cursors and runs commit together.
 
-    Those that somebody else looks at now are passed over. `down_for`: see `advance`.
+    Those that somebody else looks at now are passed over.
     """
     if ids is None:
         found = yield SqlQuery("lock_next_schedules", (namespace, AT_ONCE))
     else:
         found = yield SqlBatch("lock_due_schedules", [(id_,) for id_ in ids], (namespace,))
+    down_for = 0 if silence is None else silence.measure()
     rows = sorted([ScheduleRow(*row) for row in found])
     if not rows:
         return TickResult(0, (), ())
@@ -92,7 +96,7 @@ def tick(namespace: str, ids: list[str] | None, where: Runs, max_payload: int, d
     return TickResult(len(rows), tuple(started), tuple(advances))
 
 
-TickScript = Procedure[[str, list[str] | None, Runs, int, int], TickResult]
+TickScript = Procedure[[str, list[str] | None, Runs, int, Silence | None], TickResult]
 tick_beside: Final[TickScript] = procedure(ConnectionRole.ADMIT)(tick.script)
 """The same on another connection: two at once look at different schedules."""
 

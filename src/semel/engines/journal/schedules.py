@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -15,6 +16,7 @@ from semel.engine.declarations import Declared
 from semel.engine.failure_log import RepeatedFailures
 from semel.engine.protocol import Finding, WorkerState
 from semel.engine.schedules import Owner, ScheduleDefinition, ScheduleRow
+from semel.engine.ticks import Start
 from semel.engines.journal import schedule_scripts as scripts
 from semel.engines.journal.backfills import StoredBackfills
 from semel.engines.journal.reconcile import Reconciliation
@@ -22,12 +24,15 @@ from semel.engines.journal.runs import LaneMissing, Runs
 from semel.engines.journal.schedule_health import CLOCKS_DIFFER, END_OF_TIME, LATE, examine_schedules
 from semel.engines.journal.schedule_scripts import AT_ONCE, TickResult, TickScript, info_of
 from semel.engines.journal.script import ScriptRunner
+from semel.engines.journal.silence import SILENT, Silence
 from semel.errors import EngineUnavailable
 from semel.runtime.retries import retry_unavailable
 from semel.settings import Settings
 
 log = logging.getLogger("semel.schedules")
 TRIES: Final = 5
+START_TIME: Final = 0.05
+"""Seconds that a start may take, on an engine that is not silent."""
 MOST_LATE: Final = 1000
 """So many late schedules are counted."""
 PUT_OFF: Final = timedelta(seconds=10)
@@ -47,6 +52,8 @@ class StoredSchedules:
         self._keep = settings.run_retention
         self._on_change = on_change
         self._failures = RepeatedFailures()
+        self._hung_since: float | None = None
+        """When runs were started and the engine was silent, by the monotonic clock, until the end of the next look."""
         self._one_at_a_time = asyncio.Lock()
         """Around a transaction with what is prepared for it, and what follows it."""
         self.backfills = StoredBackfills(store, namespace, where, settings, on_change, self._one_at_a_time)
@@ -173,6 +180,14 @@ class StoredSchedules:
 
     async def tick(self, down_for: int = 0) -> int:
         """Look at every schedule that is due; how many there were. `down_for`: as in `run_due`, in microseconds."""
+        hung_since = self._hung_since
+        try:
+            return await self._tick(down_for)
+        finally:
+            if self._hung_since == hung_since:
+                self._hung_since = None
+
+    async def _tick(self, down_for: int) -> int:
         found = None if self._where.asks_first else await self._look_at_next(scripts.tick, down_for)
         if found is None:
             return await self._find_and_look(down_for)
@@ -190,6 +205,12 @@ class StoredSchedules:
             known = known and one[1]
         return found if known else found + await self._find_and_look(down_for)
 
+    def _ask(self, down_for: int) -> Silence:
+        """The engine is asked now: what is known of its silence."""
+        if self._hung_since is not None:
+            down_for = max(down_for, Silence(0, self._hung_since).measure())
+        return Silence(down_for, time.monotonic())
+
     async def _look_on(self, tick: TickScript, down_for: int) -> tuple[int, bool]:
         """Look at schedules that are due until there are no more: how many, and whether that could be done with all."""
         looked = 0
@@ -202,8 +223,9 @@ class StoredSchedules:
     async def _look_at_next(self, tick: TickScript, down_for: int) -> int | None:
         """Look at the next schedules that are due; how many there were. None: they must be known beforehand."""
         try:
-            result = await self._store.run(tick, self._namespace, None, self._where, self._max_payload, down_for)
-            await self._where.follow_up(result.started)
+            silence = self._ask(down_for)
+            result = await self._store.run(tick, self._namespace, None, self._where, self._max_payload, silence)
+            await self._follow_up(result.started, silence)
         except LaneMissing:
             return None
         except EngineUnavailable:
@@ -217,17 +239,18 @@ class StoredSchedules:
     async def _find_and_look(self, down_for: int) -> int:
         """Look at every schedule that is due, after it was found and prepared for; how many there were."""
         looked = 0
-        while rows := await self._store.run(scripts.find_due, self._namespace, AT_ONCE):
-            found = await self._look_at(rows, down_for)
+        while True:
+            silence = self._ask(down_for)
+            rows = await self._store.run(scripts.find_due, self._namespace, AT_ONCE)
+            found = await self._look_at(rows, silence) if rows else 0
             looked += found
-            if found < len(rows):  # somebody else looks at the others
-                break
-        return looked
+            if not rows or found < len(rows):  # somebody else looks at the others
+                return looked
 
-    async def _look_at(self, rows: Sequence[ScheduleRow], down_for: int) -> int:
+    async def _look_at(self, rows: Sequence[ScheduleRow], silence: Silence) -> int:
         """Look at schedules together; if that fails, at each alone, so that one holds up no other."""
         try:
-            return await self._look_at_together(rows, down_for)
+            return await self._look_at_together(rows, silence)
         except LaneMissing:
             self._where.start_over()
             return len(rows)  # they are still due
@@ -235,20 +258,26 @@ class StoredSchedules:
             raise
         except Exception as error:
             if len(rows) > 1:
-                return sum([await self._look_at([row], down_for) for row in rows])
+                return sum([await self._look_at([row], silence) for row in rows])
             id_ = rows[0].id
             self._failures.log(log, id_, error, f"schedule {id_} could not be looked at; it is tried again")
             await self._store.run(scripts.put_off, self._namespace, id_, micros(PUT_OFF))
             return 1
 
-    async def _look_at_together(self, rows: Sequence[ScheduleRow], down_for: int) -> int:
+    async def _look_at_together(self, rows: Sequence[ScheduleRow], silence: Silence) -> int:
         async with self._one_at_a_time:
             await self._where.prepare(rows, [_definition(row).options for row in rows])
             ids, run, most = [row.id for row in rows], self._store.run, self._max_payload
-            result = await run(scripts.tick, self._namespace, ids, self._where, most, down_for)
-            await self._where.follow_up(result.started)
+            result = await run(scripts.tick, self._namespace, ids, self._where, most, silence)
+            await self._follow_up(result.started, silence)
         _log_result(result)
         return result.looked
+
+    async def _follow_up(self, started: Sequence[Start], silence: Silence) -> None:
+        """See to it that runs begin. If the engine was silent after it was asked for the time, the next look knows."""
+        await self._where.follow_up(started)
+        if time.monotonic() - silence.asked_at > SILENT + START_TIME * len(started):
+            self._hung_since = silence.asked_at
 
     async def start_pending(self) -> None:
         """Start runs that somebody else has decided and not started."""
@@ -288,7 +317,7 @@ def _log_result(result: TickResult) -> None:
     for start in result.started if log.isEnabledFor(logging.INFO) else ():
         log.info("schedule %s runs for %s as %s", start.schedule, start.slot.isoformat(), start.request.key)
     for one in result.advances:
-        for skipped in one.skipped:
+        for skipped in one.skipped_now:
             told = SkippedSlots(one.id, skipped.reason, skipped.first, skipped.last, skipped.count, skipped.into)
             log.warning("schedule %s did not run: %s", one.id, told)
         if one.paused_now:

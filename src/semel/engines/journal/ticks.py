@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from weakref import WeakSet
 
 from semel.contract.slot_policy import LEAST_GRACE
+from semel.engines.journal.silence import SILENT
 from semel.errors import EngineUnavailable
 from semel.runtime.chores import Chore
 
@@ -87,6 +88,8 @@ class Ticker:
         """Look at what is due; seconds until the next is."""
         await self._timed.start_pending()
         left = await self._timed.next_due()
+        if self._down_since is None and time.monotonic() - self._looked > SILENT:  # it was answered in the end
+            self._down_since = self._looked - LEAST_GRACE.total_seconds()
         if left == 0:
             await self._timed.run_due(0.0 if self._down_since is None else time.monotonic() - self._down_since)
             left = await self._timed.next_due()
