@@ -187,6 +187,8 @@ class Shop:
             "Outbox.purge": lambda: outbox.purge("processed"),
             "Outbox.redrive": lambda: outbox.redrive(1),
             "Outbox.redrive_failed": outbox.redrive_failed,
+            "Outbox.redrive_processed": lambda: outbox.redrive_processed(SINCE),
+            "Outbox.find_start": lambda: outbox.find_start("k"),
             "Outbox.state": outbox.state,
         }
 

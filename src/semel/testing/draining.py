@@ -57,10 +57,10 @@ async def drain(app: App, connection: Any, *, most: int = MOST, raises: bool = T
         verbs = await app._verbs(connection)
         if isinstance(verbs, OutboxVerbs):
             raise InvalidValue(
-                f"the connection is to another database than this app's engine, {hide_password(app.settings.url)}: what "
-                "is started on it is a row of the outbox there, and drain runs what is in the engine's database. Give "
-                "the test an app whose engine is in the database of the connection; or commit, and have app.relay() and "
-                "app.worker() run it."
+                "the connection is to another database than this app's engine, "
+                f"{hide_password(app.settings.url)}: what is started on it is a row of the outbox there, and drain "
+                "runs what is in the engine's database. Give the test an app whose engine is in the database of the "
+                "connection; or commit, and have app.relay() and app.worker() run it."
             )
         async with aclosing(
             run_tasks(cast(TransactionVerbs, verbs), app.tasks, app.settings.max_payload, threads)
