@@ -19,11 +19,12 @@ from semel.engine.ids import new_id
 from semel.engine.protocol import Engine, Replayed
 from semel.engine.served_functions import describe_unserved, is_unserved
 from semel.entity_ref import find_failed_messages, send_failed_messages_again
-from semel.errors import EngineError, NotFound, NotRedrivable
+from semel.errors import EngineError, NotFound, NotRedrivable, phrase
 from semel.events import Publishing
 from semel.flow import history_file
 from semel.flow.replay import try_replay
 from semel.handle import Handle
+from semel.outbox import explain_row
 from semel.replay import own_flows, without_code
 from semel.schedules import Scheduling
 from semel.settings import Settings
@@ -146,11 +147,22 @@ class Inspection(Definitions, Scheduling, Publishing):
         `other_kinds` names the others.
         """
         key = check_key(key, "key")
-        if kind is not None:
-            return await self._explain(check_kind(kind), key)
-        found = [await self._explain(one, key) for one in KINDS]
+        found = [await self._explain(one, key) for one in (KINDS if kind is None else (check_kind(kind),))]
         known = [one for one in found if one.executions] or found[:1]
-        return replace(known[0], other_kinds=tuple(one.kind for one in known[1:]))
+        told = replace(known[0], other_kinds=tuple(one.kind for one in known[1:]))
+        if not told.executions and kind != "entity" and (row := await self._outbox_row(key)):
+            return replace(told, text=f"{told.text}\n\n{row}")
+        return told
+
+    async def _outbox_row(self, key: str) -> str:
+        """What the outbox of the settings says of a key that the engine does not know; empty: nothing."""
+        if self.settings.outbox is None:
+            return ""
+        try:
+            row = await self._app.outbox.find_start(key)
+        except EngineError as error:
+            return f"The outbox could not be asked: {phrase(error)}"
+        return "" if row is None else explain_row(row)
 
     async def _explain(self, kind: str, key: str) -> Explanation:
         executions, suppressed, now = await self.engine.explain(kind, key)

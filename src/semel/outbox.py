@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from semel.codec import encode
@@ -127,6 +128,34 @@ class Outbox:
         async with self._open(database, "redrive_failed") as opened:
             return await opened.run(scripts.redrive_failed(self._namespace, limit))
 
+    async def redrive_processed(self, since: datetime, *, database: str | None = None) -> int:
+        """Have rows carried out again that were processed at that time or later, in their order; how many there were.
+
+        For an engine whose database was restored from a backup: `since` is when the backup was made. What the engine
+        still has is not started again, since each row has the id of its request, and its key. Handlers of your own are
+        called again.
+        """
+        if since.tzinfo is None:
+            raise InvalidValue(f"since={since.isoformat()} has no timezone: use datetime.now(UTC) or similar.")
+        seconds = math.floor(since.timestamp() * 1000) / 1000  # as exact as SQLite keeps it
+        redriven, last, opened = 0, 0, self._database(database)
+        try:  # however long it takes: each batch is a call with a time limit of its own
+            while True:
+                some, end = await opened.run(scripts.redrive_processed(self._namespace, seconds, last))
+                redriven += some
+                if end is None:
+                    return redriven
+                last = end
+        finally:
+            await opened.close()
+
+    async def find_start(self, key: str, *, database: str | None = None) -> OutboxEvent | None:
+        """The newest row that starts a task or a workflow under a key; None: there is none, or it was cleaned up."""
+        name = check_key(key, "key")
+        async with self._open(database, "find_start") as opened:
+            found = await opened.run(scripts.find_key(self._namespace, name), write=False)
+        return None if found is None else found.event
+
     async def purge(
         self, status: OutboxStatus | str, *, older_than: Duration = "0s", database: str | None = None
     ) -> int:
@@ -174,6 +203,34 @@ class Outbox:
                 retries if found.most_retries >= MANY_RETRIES else "few",
             ),
         ]
+
+
+def explain_row(row: OutboxEvent) -> str:
+    """What the row of a start says while the engine knows nothing of its key, and what to do."""
+    show = f"See: semel outbox show {row.id}"
+    tries = f" after {row.retry_count} tries" if row.retry_count else ""
+    error = "" if row.last_error is None else f" The last error: {row.last_error}"
+    if row.status is OutboxStatus.FAILED:
+        return (
+            f"Row {row.id} of the outbox, written {_when(row.created_at)}, asks for it and has failed{tries}.{error}\n"
+            f"Mend the cause, and try it again with: semel outbox redrive {row.id}"
+        )
+    if row.status is OutboxStatus.PROCESSED:
+        return (
+            f"Row {row.id} of the outbox asked for it and was relayed {_when(row.processed_at)}, as execution "
+            f"{row.execution_id}, of which the engine knows nothing any more: its window is over, or the engine's "
+            "database was restored from a backup.\nAfter a restore: semel outbox redrive --processed-since TIME"
+        )
+    taken = f", and {row.leased_by} has taken it" if row.leased_by else ""
+    waits = f"waits since {_when(row.created_at)}{f', retries: {row.retry_count}' if row.retry_count else ''}{taken}."
+    return (
+        f"Row {row.id} of the outbox asks for it and {waits}{error}\n"
+        f"A relay starts it: semel doctor says whether one lives. {show}"
+    )
+
+
+def _when(at: datetime | None) -> str:
+    return "at an unknown time" if at is None else at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _status(given: OutboxStatus | str) -> OutboxStatus:

@@ -274,6 +274,14 @@ class SyncOutbox:
         """See Outbox.redrive_failed."""
         return self._face.wait(self._outbox.redrive_failed(limit=limit, database=database))
 
+    def redrive_processed(self, since: datetime, *, database: str | None = None) -> int:
+        """See Outbox.redrive_processed."""
+        return self._face.wait(self._outbox.redrive_processed(since, database=database))
+
+    def find_start(self, key: str, *, database: str | None = None) -> OutboxEvent | None:
+        """See Outbox.find_start."""
+        return self._face.wait(self._outbox.find_start(key, database=database))
+
     def purge(self, status: OutboxStatus | str, **which: Any) -> int:
         """See Outbox.purge."""
         return self._face.wait(self._outbox.purge(status, **which))

@@ -81,6 +81,41 @@ def test_rows_are_listed_shown_and_deleted(place: Path) -> None:
     assert shell.semel("outbox", "purge", "--older-than", "0s", "--url", url, "--json").data == {"deleted": 0}
 
 
+def test_processed_rows_are_tried_again_after_a_restore(place: Path) -> None:
+    url = f"sqlite:///{place}"
+    add(place, "semel.task", '{"name": "ship", "arguments": {"order": 1}}', "ship:1")
+    connection = sqlite3.connect(place)
+    with connection:
+        connection.execute("update outbox_events set status = 'processed', processed_at = '2026-03-01 09:00:00.000'")
+    connection.close()
+    redrive = ("outbox", "redrive", "--url", url, "--json", "--processed-since")
+    assert shell.semel(*redrive, "2026-03-01T09:00:01Z").data == {"redriven": 0}
+    assert shell.semel(*redrive, "2026-03-01T10:00:00+01:00").data == {"redriven": 1}
+    (row,) = shell.semel("outbox", "list", "--url", url, "--json").data
+    assert row["status"] == "pending"
+    assert shell.semel(*redrive, "yesterday").code == 2
+    assert shell.semel(*redrive, "2026-03-01T09:00:00").code == 2, "without an offset"
+    assert shell.semel(*redrive, "2026-03-01T09:00:00Z", "--failed").code == 2
+
+
+def test_a_key_that_only_the_outbox_knows_is_explained(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = f"sqlite:///{tmp_path}/engine.db"
+    assert shell.semel("migrate", "--url", engine).code == 0
+    add(place, "semel.task", '{"name": "ship", "arguments": {"order": 1}}', "ship:1")
+    connection = sqlite3.connect(place)
+    with connection:
+        connection.execute("update outbox_events set status = 'failed', last_error = 'no such address'")
+    connection.close()
+    monkeypatch.setenv("SEMEL_OUTBOX", f"sqlite:///{place}")
+    told = shell.semel("explain", "ship:1", "--url", engine)
+    assert "has failed" in told.out
+    assert "no such address" in told.out
+    assert "semel outbox redrive 1" in told.out
+    assert told.code == 3, "no execution has the key"
+
+
 async def test_a_relay_of_the_command_line(sqlite_world: World, place: Path, tmp_path: Path) -> None:
     (tmp_path / "relayed.py").write_text(SHOP.format(url=sqlite_world.url))
     add(place, "semel.task", '{"name": "ship", "arguments": {"order": 1}}', "ship:1")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import semel
-from semel.cli.worker import _place, _start
+from semel.cli.worker import engine_name, _start
 from semel.cli.worker_processes import StopRequests
 from tests.cli.shell import await_line, process, shop
 from tests.world import World
@@ -62,4 +62,4 @@ def test_a_worker_starts_on_a_url_with_several_hosts(postgres_world: World, tmp_
     ],
 )
 def test_a_worker_names_its_database_without_secrets(url: str, shown: str) -> None:
-    assert _place(url) == shown
+    assert engine_name(url) == shown

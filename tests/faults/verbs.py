@@ -150,7 +150,7 @@ class Shop:
             "Schedules.backfill": lambda: schedules.backfill("nightly", start=SINCE, end=UNTIL),
             "Schedules.delete": lambda: schedules.delete("other"),
             "Schedules.edit": lambda: schedules.edit("nightly", every=timedelta(days=2)),
-            "Schedules.explain_run": lambda: schedules.explain_run("activity-nightly:2026-03-01T00:00:00+00:00"),
+            "Schedules.explain_run": lambda: schedules.explain_run("activity-nightly:2026-03-01T00:00:00+00:00", SINCE),
             "Schedules.get": lambda: schedules.get("nightly"),
             "Schedules.list": schedules.list,
             "Schedules.next": lambda: schedules.next("nightly"),
@@ -187,6 +187,8 @@ class Shop:
             "Outbox.purge": lambda: outbox.purge("processed"),
             "Outbox.redrive": lambda: outbox.redrive(1),
             "Outbox.redrive_failed": outbox.redrive_failed,
+            "Outbox.redrive_processed": lambda: outbox.redrive_processed(SINCE),
+            "Outbox.find_start": lambda: outbox.find_start("k"),
             "Outbox.state": outbox.state,
         }
 

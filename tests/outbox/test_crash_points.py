@@ -1,4 +1,4 @@
-"""Break relaying and cleaning at every statement; then a second relay goes on. Nothing is lost or doubled."""
+"""Break relaying, cleaning and redriving at every statement; another relay goes on. Nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semel.transactional.outbox.events import TakenRow
 from semel.transactional.outbox.relay import Relay
 from tests.conftest import new_world
 from tests.outbox.conftest import new_place
-from tests.outbox.crashes import break_at, check_everything, clean_up, relay_everything, write_rows
+from tests.outbox.crashes import break_at, check_everything, clean_up, redrive_everything, relay_everything, write_rows
 from tests.outbox.places import Place
 from tests.outbox.shop import OutboxShop
 from tests.world import World
@@ -35,7 +35,7 @@ async def empty(world: World, place: Place) -> None:
         await world.sql(f"delete from semel_{table}")
 
 
-@pytest.mark.parametrize("what", ["relay", "two relays", "clean"])
+@pytest.mark.parametrize("what", ["relay", "two relays", "clean", "redrive"])
 @pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.ERROR])
 async def test_a_statement_that_fails_or_whose_reply_is_lost(
     world: World, place: Place, mode: Mode, what: str, tell: Say
@@ -44,7 +44,7 @@ async def test_a_statement_that_fails_or_whose_reply_is_lost(
         await empty(world, place)
         shop = OutboxShop(world, place)
         await write_rows(shop)
-        if what == "clean":
+        if what in ("clean", "redrive"):
             await shop.relay_all()
         other = OutboxShop(world, place)
         async with shop.relay(batch=2, retention=0.0 if what == "clean" else 3600.0) as relay:
@@ -52,7 +52,8 @@ async def test_a_statement_that_fails_or_whose_reply_is_lost(
             if what == "two relays":
                 relay_beside(relay, other)
             await break_at(shop, relay, fault)
-            await (clean_up(relay) if what == "clean" else relay_everything(relay))
+            work = {"clean": clean_up, "redrive": redrive_everything}.get(what, relay_everything)
+            await work(relay)
             relay._database.tap = None
         await shop.app.close()
         await other.app.close()

@@ -32,6 +32,14 @@ async def test_rolled_back_it_has_not_happened(place: Place) -> None:
         assert await semel.once(connection, "debit:1")
 
 
+def test_without_a_transaction_it_is_refused(sqlite_place: SqlitePlace) -> None:
+    """In words that fit: nothing is started here."""
+    with closing(sqlite3.connect(sqlite_place.path, isolation_level=None)) as connection:
+        with pytest.raises(semel.InvalidValue, match=r"without an open transaction.*BEGIN IMMEDIATE\.$") as raised:
+            semel.once_sync(connection, "debit:1")
+        assert "start" not in str(raised.value)
+
+
 async def test_after_its_time_it_is_forgotten(place: Place) -> None:
     async with place.transaction() as connection:
         assert await semel.once(connection, "debit:1", keep="1h")

@@ -16,7 +16,7 @@ from semel.engine.protocol import Message
 from semel.transactional import statements
 from semel.transactional.outbox import dispatch, events, relay, scripts, verbs
 from tests.conftest import new_world
-from tests.outbox import test_commit_and_relay, test_relays
+from tests.outbox import test_commit_and_relay, test_redrive_processed, test_relays
 from tests.outbox.conftest import new_place
 from tests.outbox.places import Place
 from tests.outbox.shop import OutboxShop
@@ -143,6 +143,18 @@ MUTANTS: dict[str, tuple[Promise, Mutant]] = {
     "redrive_event: failed ones only": (
         test_relays.test_a_failed_row_is_tried_again_when_asked,
         edit("redrive_event", "and status = 'failed'"),
+    ),
+    "processed_since: rows of the namespace": (
+        test_redrive_processed.relay_again_after_a_restore,
+        edit("processed_since", "namespace = ?1", "?1 = ?1"),
+    ),
+    "processed_since: not before that time": (
+        test_redrive_processed.relay_again_after_a_restore,
+        edit("processed_since", "and processed_at >= ", "and processed_at <> "),
+    ),
+    "redrive_processed: no attempts are counted, and nothing is left of the last time": (
+        test_redrive_processed.relay_again_after_a_restore,
+        edit("redrive_processed", "processed_at = null, execution_id = null", "lease_token = null"),
     ),
     "put off: a row without an answer comes after the others": (
         test_relays.test_one_row_without_an_answer_does_not_stop_the_others,

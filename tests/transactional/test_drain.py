@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,6 +142,51 @@ async def test_tasks_without_end_are_an_error(world: World, caller: Callers) -> 
         with pytest.raises(semel.InvalidValue, match="does one start itself again"):
             await drained(connection, most=5)
         await connection.rollback()
+
+
+async def test_a_plain_task_that_takes_too_long_has_timed_out(world: World, caller: Callers) -> None:
+    """Nobody can interrupt it: what counts is how long it took. The transaction goes on."""
+    app = world.app()
+
+    @app.task(timeout="100ms", retry=1)
+    def slow() -> str:
+        time.sleep(1)
+        return "late"
+
+    @app.task
+    def quick() -> str:
+        return "quick"
+
+    async with caller(app) as connection:
+        await connection.begin()
+        await connection.start(slow)
+        await connection.start(quick)
+        late, done = await drained(connection, raises=False)
+        assert (late.status, late.error and late.error.type) == (Status.TIMED_OUT, "TimeoutError")
+        assert (done.status, done.result) == (Status.COMPLETED, "quick")
+        await connection.start(slow)
+        with pytest.raises(TimeoutError):
+            await drained(connection)
+        await connection.rollback()
+    assert await world.traces() == 0
+
+
+def test_rows_of_an_outbox_are_not_drained(tmp_path: Path) -> None:
+    """The connection is to another database than the engine's: what to do instead is said."""
+    app = semel.App(f"sqlite:///{tmp_path}/engine.db", config=None)
+
+    @app.task
+    def ship() -> None: ...
+
+    app.sync.migrate()
+    (tmp_path / "shop.db").touch()
+    app.sync.outbox.init(f"sqlite:///{tmp_path}/shop.db")
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        app.sync.enqueue(ship, connection=connection)
+        with pytest.raises(semel.InvalidValue, match=r"another database.*engine\.db.*app\.relay"):
+            drain_sync(app, connection)
+        connection.rollback()
+    app.sync.close()
 
 
 WITHOUT_AWAIT = [(engine, one) for engine, kinds in KINDS.items() for one in kinds if issubclass(one, InThread)]

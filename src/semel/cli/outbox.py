@@ -11,6 +11,7 @@ from rich.text import Text
 from semel import App, InvalidValue, OutboxEvent, OutboxStatus
 from semel.cli.command import database_command
 from semel.cli.output import Output, ago, brief, when
+from semel.cli.schedule_options import read_time
 
 STYLES = {OutboxStatus.PENDING: "cyan", OutboxStatus.PROCESSED: "green", OutboxStatus.FAILED: "bold red"}
 SHOWN = 4000
@@ -114,12 +115,25 @@ async def redrive(
     out: Output,
     id: Annotated[int | None, typer.Argument(metavar="ID", help="The id of the row.", show_default=False)] = None,
     failed: Annotated[bool, typer.Option("--failed", help="All rows that have failed, up to --limit.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many, oldest first.")] = 1000,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Of those, at most so many, oldest first.")] = 1000,
+    processed_since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="All rows that were processed at this time or later: the engine was restored from a backup.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Try a row again that has failed for good, or all such rows."""
-    if (id is None) is not failed:
-        raise InvalidValue("give the id of a row, or --failed for all that have failed.")
-    if id is None:
+    """Try a row again that has failed for good, or all such rows; after a restore also those that were processed."""
+    if [id is not None, failed, processed_since is not None].count(True) != 1:
+        raise InvalidValue(
+            "give the id of a row, or --failed for all that have failed, or --processed-since with the time of the "
+            "backup that the engine was restored from."
+        )
+    if processed_since is not None:
+        count = await app.outbox.redrive_processed(read_time(processed_since, "--processed-since"))
+    elif id is None:
         count = await app.outbox.redrive_failed(limit=limit)
     else:
         await app.outbox.redrive(id)

@@ -18,6 +18,8 @@ from semel.engines.journal.drain import run_tasks
 from semel.errors import InvalidValue, phrase
 from semel.runtime.threads import Threads
 from semel.transactional.caller_thread import CallerThread, calling_thread
+from semel.transactional.outbox.database import hide_password
+from semel.transactional.outbox.verbs import OutboxVerbs
 
 MOST: Final = 1000
 
@@ -40,8 +42,9 @@ async def drain(app: App, connection: Any, *, most: int = MOST, raises: bool = T
 
     They run here one after the other, with those that they start themselves, and their ends are written in the same
     transaction: a rollback undoes all of it. Retries follow at once. What one of them raises in the end is raised,
-    unless `raises` is False. Delayed tasks and workflows stay as they are. `most`: more tasks than this are an error,
-    for one that starts itself again and again.
+    unless `raises` is False. A plain task is not interrupted by its timeout: it has timed out once it returns. Delayed
+    tasks and workflows stay as they are. `most`: as many tasks as this are an error, for one that starts itself again
+    and again.
 
     The test database has no other work: what is there and was committed is run as well.
     """
@@ -51,8 +54,17 @@ async def drain(app: App, connection: Any, *, most: int = MOST, raises: bool = T
     threads = cast("Callable[[], Threads]", lambda: _Here(thread))
     done: list[Drained] = []
     with app.bind(connection):
-        verbs = cast(TransactionVerbs, await app._verbs(connection))
-        async with aclosing(run_tasks(verbs, app.tasks, app.settings.max_payload, threads)) as ran:
+        verbs = await app._verbs(connection)
+        if isinstance(verbs, OutboxVerbs):
+            raise InvalidValue(
+                "the connection is to another database than this app's engine, "
+                f"{hide_password(app.settings.url)}: what is started on it is a row of the outbox there, and drain "
+                "runs what is in the engine's database. Give the test an app whose engine is in the database of the "
+                "connection; or commit, and have app.relay() and app.worker() run it."
+            )
+        async with aclosing(
+            run_tasks(cast(TransactionVerbs, verbs), app.tasks, app.settings.max_payload, threads)
+        ) as ran:
             async for claim, outcome in ran:
                 result = None
                 if outcome.status is Status.COMPLETED:
@@ -91,11 +103,22 @@ class _Here:
         """In place of `Threads.run`."""
         if self._thread is not None:
             return asyncio.ensure_future(self._thread.run(lambda: context.run(call)))
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        # What is told to the loop comes after a timeout that has passed meanwhile.
         try:
-            future.set_result(context.run(call))
+            loop.call_soon(_tell, future, context.run(call), None)
         except StopIteration as error:
-            future.set_exception(RuntimeError(f"the task raised {error!r}"))
+            loop.call_soon(_tell, future, None, RuntimeError(f"the task raised {error!r}"))
         except BaseException as error:
-            future.set_exception(error)
+            loop.call_soon(_tell, future, None, error)
         return future
+
+
+def _tell(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)

@@ -45,10 +45,12 @@ class CallerThread:
         return verb.result()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run a function in the thread, from the loop."""
+        """Run a function in the thread, from the loop. Who waits no longer does not interrupt what has begun."""
         done: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         def run_here() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
             try:
                 done.set_result(work())
             except BaseException as error:

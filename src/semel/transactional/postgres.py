@@ -17,8 +17,8 @@ T = TypeVar("T")
 _IDLE, _FAILED = 0, 3
 """libpq's transaction status; both drivers give its numbers."""
 NO_TRANSACTION: Final = (
-    "connection= is a {kind} without an open transaction (autocommit): what is started on it could not be rolled back. "
-    "{advice}, or leave connection= away."
+    "the connection is a {kind} without an open transaction (autocommit): what is written on it could not be rolled "
+    "back. {advice}."
 )
 
 

@@ -19,6 +19,8 @@ LONGEST_OUTAGE_PAUSE: Final = 60.0
 """Seconds between two tries of an engine that does not answer, at most."""
 MOST_CLEANED: Final = 1000
 """Rows that are deleted in one transaction."""
+MOST_REDRIVEN: Final = 1000
+"""Processed rows that are carried out again in one transaction."""
 DEAD_FOR: Final = 86_400.0
 """Seconds that a relay that died is remembered."""
 
@@ -158,6 +160,23 @@ def redrive(id: int) -> Script[bool]:
 def redrive_failed(namespace: str, limit: int) -> Script[int]:
     """Try failed rows again; how many."""
     return len((yield One("redrive_failed", (namespace, limit))))
+
+
+def redrive_processed(namespace: str, since: float, after: int) -> Script[tuple[int, int | None]]:
+    """Have some rows carried out again that were processed at a time or later: how many, and the last of them.
+
+    None instead of the last: there are no more.
+    """
+    found = [int(row[0]) for row in (yield One("processed_since", (namespace, since, after, MOST_REDRIVEN)))]
+    if not found:
+        return 0, None
+    return len((yield Many("redrive_processed", [(id,) for id in found]))), found[-1]
+
+
+def find_key(namespace: str, key: str) -> Script[TakenRow | None]:
+    """The newest row that starts something under a key."""
+    found = yield One("find_key", (namespace, key))
+    return read_row(found[0]) if found else None
 
 
 def counts(namespace: str) -> Script[OutboxCounts]:

@@ -139,6 +139,24 @@ select status, payload, last_error, created_at from outbox_events
 where namespace = $1 and aggregate_id = $2 and event_type = 'semel.start'
 order by id desc limit 1
 
+-- name: find_key
+-- The newest row that starts something under a key. Where its aggregate_id is another one: of the 10,000 rows that wait
+-- or have failed, the newest of each, so that a look stays cheap however long nobody relays.
+select id, event_type, aggregate_id, payload, status, retry_count, max_retries, last_error, created_at,
+  processed_at, namespace, key, execution_id, order_key, on_failure, next_attempt_at, leased_by from outbox_events
+where id = (select max(id) from (
+  select id from outbox_events where namespace = ?1 and aggregate_id = ?2 and key = ?2
+    and event_type in ('semel.start', 'semel.task', 'semel.workflow')
+  union all
+  select id from (select id, key, event_type from outbox_events where status = 'pending' and namespace = ?1
+    order by created_at desc limit 10000) as pending
+  where key = ?2 and event_type in ('semel.start', 'semel.task', 'semel.workflow')
+  union all
+  select id from (select id, key, event_type from outbox_events where status = 'failed' and namespace = ?1
+    order by created_at desc limit 10000) as failed
+  where key = ?2 and event_type in ('semel.start', 'semel.task', 'semel.workflow')
+) as found)
+
 -- name: redrive_event
 -- Try a row again that failed for good.
 update outbox_events set status = 'pending', retry_count = 0, next_attempt_at = strftime('%Y-%m-%d %H:%M:%f', 'now'), lease_token = null, leased_by = null
@@ -150,6 +168,17 @@ update outbox_events set status = 'pending', retry_count = 0, next_attempt_at = 
 where id in (
   select id from outbox_events where status = 'failed' and namespace = ?1 order by created_at limit ?2
 ) and status = 'failed' returning id
+
+-- name: processed_since
+-- Some rows that were processed at a time (seconds since 1970) or later, in their order, after one of them.
+select id from outbox_events
+where namespace = ?1 and status = 'processed' and processed_at >= strftime('%Y-%m-%d %H:%M:%f', ?2, 'unixepoch') and id > ?3
+order by id limit ?4
+
+-- name: redrive_processed
+-- Carry out rows again that were processed.
+update outbox_events set status = 'pending', retry_count = 0, next_attempt_at = strftime('%Y-%m-%d %H:%M:%f', 'now'), processed_at = null, execution_id = null
+where id = ?1 and status = 'processed' returning id
 
 -- name: outbox_counts
 -- Rows that wait, the seconds that the oldest has waited, rows that failed, the highest retry count, live relays.
