@@ -27,7 +27,7 @@ async def never_answer(*_: Any) -> Any:
 async def test_a_worker_starts_after_a_start_that_failed(
     cluster: TemporalWorld, monkeypatch: pytest.MonkeyPatch, polls: bool
 ) -> None:
-    """`polls`: the cluster went away when the SDK's worker had begun to poll, and not while it asked for the first time."""
+    """`polls`: the cluster went away when the SDK's worker had begun to poll, not before."""
     app = cluster.app()
 
     @app.task
