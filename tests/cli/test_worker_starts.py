@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import semel
-from semel.cli.worker import engine_name, _start
+from semel.cli.worker import begin, engine_name
 from semel.cli.worker_processes import StopRequests
 from tests.cli.shell import await_line, process, shop
 from tests.world import World
@@ -19,12 +19,12 @@ async def test_a_worker_gives_up_a_database_that_stays_away(
 ) -> None:
     tries = []
 
-    async def begin() -> str:
+    async def start() -> str:
         tries.append(1)
         raise semel.EngineUnavailable("nobody answers.")
 
     with caplog.at_level(logging.WARNING, "semel.worker"), pytest.raises(semel.EngineUnavailable):
-        await _start(begin, StopRequests(), patience=0.4)
+        await begin(start, StopRequests(), patience=0.4)
     assert len(tries) > 1
     assert [record.getMessage() for record in caplog.records] == [
         "cannot start yet, trying again for 0 s: nobody answers."
@@ -32,11 +32,11 @@ async def test_a_worker_gives_up_a_database_that_stays_away(
 
 
 async def test_what_waiting_does_not_mend_ends_a_worker_at_once() -> None:
-    async def begin() -> str:
+    async def start() -> str:
         raise semel.MigrationNeeded("no tables.")
 
     with pytest.raises(semel.MigrationNeeded):
-        await _start(begin, StopRequests())
+        await begin(start, StopRequests())
 
 
 def test_a_worker_starts_on_a_url_with_several_hosts(postgres_world: World, tmp_path: Path) -> None:

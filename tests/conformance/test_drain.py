@@ -5,6 +5,7 @@ import contextlib
 import threading
 
 import semel
+from tests.conformance.test_schedules import Shop
 from tests.world import World, eventually
 
 
@@ -122,3 +123,28 @@ async def test_a_task_that_does_not_heed_it_is_given_back_all_the_same(world: Wo
         assert await handle.result(timeout="60s") == "in time"
     goes_on.set()
     assert await handle.result(timeout="60s") == "in time"
+
+
+async def test_no_slot_is_decided_while_a_worker_stops(world: World) -> None:
+    """Nobody would run it, and the slots after it would be skipped since it waits."""
+    shop, started, goes_on = Shop(world), asyncio.Event(), asyncio.Event()
+
+    @shop.app.task
+    async def work() -> None:
+        started.set()
+        await goes_on.wait()
+
+    await shop.put(misfire="catchup")
+    await shop.app.enqueue(work)
+    async with world.worker(shop.app, grace="1h") as worker:
+        await started.wait()
+        stopping = asyncio.create_task(worker.stop())
+        await eventually(lambda: not worker.chores.alive)
+        await world.takes_no_more(worker)
+        await world.advance("3h30m")
+        await asyncio.sleep(world.a_moment)
+        cursor = (await shop.app.schedules.get("daily")).cursor
+        goes_on.set()
+        await stopping
+    assert cursor < shop.slot(0)
+    assert (await shop.app.schedules.runs("daily"), await shop.skipped()) == ([], [])

@@ -115,6 +115,25 @@ async def test_an_execution_of_a_slot_without_a_record_gets_one(world: World) ->
     assert await shop.app.schedules.reconcile() == []
 
 
+async def test_a_slot_that_was_dropped_at_its_start_deadline_is_no_difference(world: World) -> None:
+    shop = Shop(world)
+    await shop.put(queue="away", start_deadline="20m")
+    key = f"activity-daily:{shop.begin.isoformat()}"
+    async with world.worker(shop.app, queues=["default"]):
+        await world.advance("60m")
+        await eventually(lambda: shop.app.find(key))
+        await world.advance("21m")
+
+        async def dropped() -> bool:
+            return await shop.skipped() == [("deadline", 0, 0, 1)]
+
+        await eventually(dropped)
+    await world.listed()
+    assert await shop.app.schedules.reconcile() == []
+    assert await shop.app.schedules.reconcile(fix=True) == []
+    assert (await shop.app.schedules.runs("daily"), await shop.skipped()) == ([], [("deadline", 0, 0, 1)])
+
+
 async def test_a_run_whose_execution_is_gone_does_not_block_its_schedule(world: World) -> None:
     shop = Shop(world)
     await shop.put(overlap="buffer_one")

@@ -10,6 +10,7 @@ from typing import Final
 
 from semel.contract.reconciliation import Difference, DifferenceKind
 from semel.contract.runs import Why
+from semel.contract.slot_policy import SkipReason
 from semel.contract.times import from_micros, instant, micros
 from semel.engine.schedules import ScheduleDefinition, ScheduleRow, read_state
 from semel.engine.ticks import Ended
@@ -46,6 +47,17 @@ def wake(namespace: str, id_: str) -> Script[bool]:
 def set_back(namespace: str, id_: str, ahead: int, cursor: int) -> Script[bool]:
     """Set a cursor back that was ahead, unless it has moved meanwhile."""
     return bool((yield SqlQuery("set_back_cursor", (namespace, id_, ahead, cursor))))
+
+
+@procedure(ConnectionRole.READ)
+def find_dropped(namespace: str, slots: list[tuple[str, int]]) -> Script[set[tuple[str, int]]]:
+    """Those of these slots, by schedule and time, whose runs were dropped because nobody began them in time."""
+    dropped = set()
+    for id_, slot in slots:
+        found = yield SqlQuery("skipped_slot", (namespace, id_, slot))
+        if found and found[0][3] == SkipReason.DEADLINE.value:
+            dropped.add((id_, slot))
+    return dropped
 
 
 @procedure(ConnectionRole.CONTROL, atomic=True)
@@ -143,11 +155,16 @@ class Reconciliation:
             return []
         since = rows[0].now - micros(self._keep)
         found: list[Difference] = []
+        started: list[tuple[str, str, ScheduleRow, int]] = []
         for key, execution in await self._where.find_unrecorded(self._store, since, MOST_FOUND):
             parsed = parse_run_id(key)
-            if parsed is None or parsed[1] is None or parsed[0] not in known:
+            if parsed is not None and parsed[1] is not None and parsed[0] in known:
+                started.append((key, execution, known[parsed[0]], instant(parsed[1])))
+        slots = [(row.id, slot) for _, _, row, slot in started]
+        dropped = await retry_unavailable(self._store.run, find_dropped, self._namespace, slots) if slots else set()
+        for key, execution, row, slot in started:
+            if (row.id, slot) in dropped:
                 continue
-            row, slot = known[parsed[0]], instant(parsed[1])
             if self._fix:
                 record = (key, 0, row.id, slot, Why.SLOT.value, execution, row.version, None, 1, None)
                 await self._store.run(record_runs, self._namespace, [record])

@@ -421,6 +421,7 @@ class JournalWorker:
                 return
         self._stopping = True
         self._give_up_at = time.monotonic() + grace.total_seconds() + LEAVE
+        await self.chores.close()  # a slot that is decided now would only be in the way of the next ones
         await self._end_loop("claim")
         self.unanswered.cancel()
         tasks = [task for _, _, task in self.running.values()]
@@ -490,7 +491,6 @@ class JournalWorker:
             await asyncio.wait([loop])
         if name == "heart":
             await self.heart.close()
-            await self.chores.close()
 
 
 def _weight(ending: Ending) -> int:

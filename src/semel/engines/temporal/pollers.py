@@ -67,6 +67,7 @@ class Poller:
         self.slots = slots
         self._worker = worker
         self._life = asyncio.create_task(self._poll())
+        self._life.add_done_callback(self._unregister)
 
     @property
     def lives(self) -> bool:
@@ -80,6 +81,11 @@ class Poller:
             raise
         except BaseException:
             log.exception("the worker of queue %r has ended", self._worker.task_queue)
+
+    def _unregister(self, life: asyncio.Task[None]) -> None:
+        """The SDK forgets a worker that has polled. One that did not come so far would keep the queue from the next."""
+        if not self._worker._started:
+            self._worker._bridge_worker.initiate_shutdown()
 
     async def stop(self) -> None:
         """Ask for nothing more, and wait for what runs."""

@@ -87,33 +87,42 @@ class TemporalWorker:
         async with self._beginning:
             cluster = self._cluster = await self._open()
             cluster.check()
-            client, own = cluster.client, self._settings.worker
             self.lookout = unserved.Lookout(cluster, self._registry)
-            self._unknown = UnknownWork(client, self.name)
-            self._make_poller = poller_factory(
-                cluster, self.name, self._registry, self._runner, self._settings, self._unknown
-            )
-            for queue in _known_queues(self._registry, self._settings) if self.queues is None else self.queues:
-                self._serve(queue)
-            self._waker = Waker(client)
+            self._unknown = UnknownWork(cluster.client, self.name)
+            self._waker = Waker(cluster.client)
             SDK_LOG.addFilter(self._shorten_repeats)
-            told = "all" if self.queues is None else ",".join(self.queues)
-            self._presence = Presence(client, self.id, self.name, told, own.lease, functions_of(self._registry))
-            await self._presence.tell()
-            beat, clean = own.lease.total_seconds() / BEATS, self._clean_every()
-            self.chores = Chores(
-                self.name,
-                self._outage,
-                every(beat, "heart", self._presence.tell, speaks_for_all=True),
-                every(clean, "retention", self._clean, first=random.uniform(0, min(60.0, clean))),
-                every(LIMITS_EVERY, "limits", self._see_limits, first=0.0),
-                every(unserved.EVERY, "functions", self.lookout.look, first=unserved.FIRST),
-            )
-            if self.queues is None:
-                self.chores.add(every(LOOK_EVERY, "queues", self._look))
-            for chore in await self._make_chores(cluster):
-                self.chores.add(chore)
-            self.chores.start()
+            try:
+                await self._begin(cluster)
+            except BaseException:  # the SDK refuses a second worker of a queue: the next try would fail for that
+                await self._stop_polling(list(self._polled.values()), time.monotonic())
+                await self._let_go()
+                raise
+
+    async def _begin(self, cluster: Cluster) -> None:
+        own = self._settings.worker
+        self._make_poller = poller_factory(
+            cluster, self.name, self._registry, self._runner, self._settings, self._unknown
+        )
+        for queue in _known_queues(self._registry, self._settings) if self.queues is None else self.queues:
+            self._serve(queue)
+        told = "all" if self.queues is None else ",".join(self.queues)
+        self._presence = Presence(cluster.client, self.id, self.name, told, own.lease, functions_of(self._registry))
+        await self._presence.tell()
+        beat, clean = own.lease.total_seconds() / BEATS, self._clean_every()
+        chores = Chores(
+            self.name,
+            self._outage,
+            every(beat, "heart", self._presence.tell, speaks_for_all=True),
+            every(clean, "retention", self._clean, first=random.uniform(0, min(60.0, clean))),
+            every(LIMITS_EVERY, "limits", self._see_limits, first=0.0),
+            every(unserved.EVERY, "functions", self.lookout.look, first=unserved.FIRST),
+        )
+        if self.queues is None:
+            chores.add(every(LOOK_EVERY, "queues", self._look))
+        for chore in await self._make_chores(cluster):
+            chores.add(chore)
+        self.chores = chores
+        self.chores.start()
 
     def _serve(self, queue: str) -> None:
         self._polled[queue] = self._make_poller(queue)
@@ -158,16 +167,20 @@ class TemporalWorker:
         (await self._wait((one.slots.stop() for one in pollers), end)).cancel()
         await self._settle()
         await self._stop_polling(pollers, end)
+        await self._let_go()
+        try:
+            await self._presence.tell(ends=True)
+        except EngineError as error:
+            log.warning("%s stops, and the cluster does not hear of it: %s", self.name, error)
+
+    async def _let_go(self) -> None:
+        """Of everything that a start has made, once nothing polls any more."""
         SDK_LOG.removeFilter(self._shorten_repeats)
         await self._waker.close()
         await self._unknown.close()
         self._runner.close()
         let_go(self._settings)
         self._polled = {}
-        try:
-            await self._presence.tell(ends=True)
-        except EngineError as error:
-            log.warning("%s stops, and the cluster does not hear of it: %s", self.name, error)
 
     async def _wait(self, parts: Iterable[Awaitable[Any]], until: float) -> asyncio.Future[Any]:
         """Wait for all of these until a time, or until asked to hurry."""
