@@ -187,3 +187,12 @@ def test_what_is_stored_of_an_event_is_what_its_model_dumps(fields: dict[str, An
     publication = make_publication(Settings(), event, None, None, datetime.now(UTC))
     assert publication.envelope == encode(event.model_dump(mode="json", exclude_none=True), "event")
     assert EventEnvelope.model_validate_json(publication.envelope) == event
+
+
+@pytest.mark.parametrize(
+    ("field", "example"), [("source", "/shop/payments"), ("type", "invoice.paid"), ("subject", "invoice-17")]
+)
+def test_a_blank_attribute_is_told_an_example_of_its_own(field: str, example: str) -> None:
+    given: dict[str, Any] = {"event_id": "evt_1", "source": "/shop", "type": "invoice.paid", field: ""}
+    with pytest.raises(ValueError, match=f"is blank: give a text such as '{example}'"):
+        EventEnvelope(**given)

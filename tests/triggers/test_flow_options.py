@@ -148,3 +148,9 @@ def test_a_path_needs_no_further_library(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("semel.triggers.event_keys.compile_expression", None)
     assert check_event_key("data.user.id") == "data.user.id"
     assert EventKey("data.user.id").read(EVENT) == KeyResult("7")
+
+
+def test_a_rate_that_cannot_be_read_is_told_nothing_of_limits_to_lift() -> None:
+    with pytest.raises(InvalidValue, match="'10 per min' is not a rate") as refused:
+        validate(EventTriggerConfig, {"type": "event", "types": ["a"], "throttle": "10 per min"}, "on_event")
+    assert "lifts" not in str(refused.value)

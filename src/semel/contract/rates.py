@@ -53,17 +53,17 @@ class Bucket:
     at: float
 
 
-def parse_rate(value: str | Rate, what: str = "rate_limit") -> Rate:
-    """Read "100/sec"; the unit is sec, min, hour or day. "none" lifts a limit that was set elsewhere."""
+def parse_rate(value: str | Rate, what: str = "rate_limit", *, may_lift: bool = True) -> Rate:
+    """Read "100/sec"; the unit is sec, min, hour or day. "none" lifts a limit set elsewhere, where it `may_lift`."""
     if isinstance(value, Rate):
         return value
     if value == "none":
         return UNLIMITED
     form = _FORM.fullmatch(value) if isinstance(value, str) else None
     if form is None or form[2] not in _PER or int(form[1]) < 1:
+        none = " 'none' lifts a limit that was set before." if may_lift else ""
         raise InvalidValue(
-            f"{what}={value!r} is not a rate. Write it like '100/sec', '10/min', '500/hour' or '1/day'. "
-            "'none' lifts a limit that was set before."
+            f"{what}={value!r} is not a rate. Write it like '100/sec', '10/min', '500/hour' or '1/day'.{none}"
         )
     return Rate(int(form[1]), _PER[form[2]])
 

@@ -22,7 +22,7 @@ from pydantic_core.core_schema import no_info_before_validator_function
 from semel.contract.durations import format_duration, parse_duration
 from semel.contract.keys import TEXT_LENGTH, check_key, check_name, check_text
 from semel.contract.timing import to_utc
-from semel.errors import SemelError, phrase
+from semel.errors import InvalidKey, SemelError, phrase
 from semel.triggers.ids import ACTIVITY_ID_LENGTH, EVENT_ID_LENGTH, TASK_TYPE_LENGTH, check_activity_id
 
 SOURCE_LENGTH: Final = 1000
@@ -30,6 +30,12 @@ TYPE_LENGTH: Final = 255
 _SECOND: Final = timedelta(seconds=1)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _WHAT: Final = "value"
+
+
+def _check_attribute(value: object, what: str, length: int, example: str) -> str:
+    if isinstance(value, str) and not value.strip():
+        raise InvalidKey(f"{what}={value!r} is blank: give a text such as {example!r}.")
+    return check_key(value, what, length)
 
 
 class Model(BaseModel):
@@ -201,16 +207,16 @@ EventId = Annotated[
 ]
 Source = Annotated[
     str,
-    BeforeValidator(checked(check_key, SOURCE_LENGTH)),
+    BeforeValidator(checked(_check_attribute, SOURCE_LENGTH, "/shop/payments")),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": SOURCE_LENGTH}),
 ]
 Subject = Annotated[
     str,
-    BeforeValidator(checked(check_key, SOURCE_LENGTH)),
+    BeforeValidator(checked(_check_attribute, SOURCE_LENGTH, "invoice-17")),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": SOURCE_LENGTH}),
 ]
 EventType = Annotated[
     str,
-    BeforeValidator(checked(check_key, TYPE_LENGTH)),
+    BeforeValidator(checked(_check_attribute, TYPE_LENGTH, "invoice.paid")),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": TYPE_LENGTH}),
 ]

@@ -69,7 +69,7 @@ def read_filter(where: str) -> str:
 
 
 def _read_rate(value: object, what: str) -> str:
-    rate = parse_rate(value, what) if isinstance(value, str) else UNLIMITED
+    rate = parse_rate(value, what, may_lift=False) if isinstance(value, str) else UNLIMITED
     if not 1 <= rate.count <= MOST_STARTS:
         raise refuse(f"{value!r}: write from 1 to {MOST_STARTS:,} and a unit, such as '10/min' or '500/hour'")
     return str(rate)
