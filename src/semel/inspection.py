@@ -151,7 +151,9 @@ class Inspection(Definitions, Scheduling, Publishing):
         known = [one for one in found if one.executions] or found[:1]
         told = replace(known[0], other_kinds=tuple(one.kind for one in known[1:]))
         if not told.executions and kind != "entity" and (row := await self._outbox_row(key)):
-            return replace(told, text=f"{told.text}\n\n{row}")
+            nothing = told.text == explain_text(key, (), None, told.asked_at)
+            head = f"No execution is known under the key {key!r}." if nothing else told.text
+            return replace(told, text=f"{head}\n\n{row}")
         return told
 
     async def _outbox_row(self, key: str) -> str:
