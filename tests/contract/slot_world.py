@@ -108,7 +108,7 @@ class World:
         assert {slot for slot, fate in self.fates.items() if fate == "started"} == {*runs}
         if self.policy.overlap is not Overlap.ALLOW_ALL:
             assert self.most_active <= 1
-        # Single times all run, one after the other, however many have passed. Each part can have a slot that is on time.
+        # Single times all run, one after the other, however many have passed. Each part can have one on time.
         room = self.policy.max_buffer + self.policy.max_catchup + len(self.timing.parts)
         room = len(self.timing.at) if self.timing.one_shot else room
         assert self.longest_line <= room
