@@ -421,8 +421,8 @@ class JournalWorker:
                 return
         self._stopping = True
         self._give_up_at = time.monotonic() + grace.total_seconds() + LEAVE
-        await self.chores.close()  # a slot that is decided now would only be in the way of the next ones
         await self._end_loop("claim")
+        await self.chores.close()  # a slot that is decided now would only be in the way of the next ones
         self.unanswered.cancel()
         tasks = [task for _, _, task in self.running.values()]
         if tasks and grace:
