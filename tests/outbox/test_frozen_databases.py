@@ -146,7 +146,9 @@ async def test_a_relay_stops_in_time(stage: tuple[Place, Freeze], tmp_path: Path
 
 async def test_a_relay_process_is_told_to_stop(stage: tuple[Place, Freeze], tmp_path: Path) -> None:
     place, freeze = stage
-    await shop(place, tmp_path).close()
+    app = shop(place, tmp_path)
+    await app.migrate()  # a relay makes no engine
+    await app.close()
     arguments = ["relay", "--url", f"sqlite:///{tmp_path}/engine.db", "--database", place.url]
     running = shell.process(*arguments, "--poll", "100ms", cwd=tmp_path)
     try:
