@@ -85,7 +85,7 @@ def run(kind: str, place: Place, world: World, what: str, at: int) -> int:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
 def test_a_process_that_is_killed(kind: str, tmp_path: Path, request: pytest.FixtureRequest, tell: Say) -> None:
     place, world = new_place(kind, tmp_path, request), new_world("sqlite", tmp_path, request)
 
